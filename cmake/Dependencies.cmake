@@ -1,0 +1,24 @@
+# What the rooms link. Debian packages come from scripts/setup.sh; the pinned wheels lie unpacked in .deps/.
+set(LOCKSTEP_DEPS_DIR ${CMAKE_SOURCE_DIR}/.deps CACHE PATH "Where scripts/setup.sh put the pinned wheels' files")
+if(NOT EXISTS ${LOCKSTEP_DEPS_DIR}/plugin/pjrt_c_api_cpu_plugin.so)
+  message(FATAL_ERROR "The pinned CPU plugin is not in ${LOCKSTEP_DEPS_DIR}: run scripts/setup.sh first.")
+endif()
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(gRPC REQUIRED)
+find_package(OpenSSL REQUIRED)
+
+add_library(lockstep_xla_headers INTERFACE)
+target_include_directories(lockstep_xla_headers SYSTEM INTERFACE ${LOCKSTEP_DEPS_DIR}/include)
+
+add_library(lockstep_protobuf INTERFACE)
+target_link_libraries(lockstep_protobuf INTERFACE protobuf::libprotobuf)
+
+add_library(lockstep_grpc INTERFACE)
+target_link_libraries(lockstep_grpc INTERFACE gRPC::grpc++ protobuf::libprotobuf OpenSSL::Crypto)
+
+find_library(GLOO_LIBRARY gloo REQUIRED)
+add_library(lockstep_gloo INTERFACE)
+target_link_libraries(lockstep_gloo INTERFACE ${GLOO_LIBRARY})

@@ -1,0 +1,26 @@
+# Compiler, warnings, sanitizers, linker, ccache.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_library(lockstep_flags INTERFACE)
+target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Wno-unused-parameter
+                                                $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror>)
+# Paths in messages and in the compiler cache are relative to the source tree.
+target_compile_options(lockstep_flags INTERFACE -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+if(LOCKSTEP_SANITIZE)
+  string(REPLACE "," ";" sanitizers "${LOCKSTEP_SANITIZE}")
+  foreach(s ${sanitizers})
+    add_compile_options(-fsanitize=${s})
+    add_link_options(-fsanitize=${s})
+  endforeach()
+  add_compile_options(-fno-omit-frame-pointer)
+endif()
