@@ -1,5 +1,8 @@
-# lockstep_room(NAME [DEPS room...] [LIBS target...]): an object library of lockstep/NAME/**.cc and *.proto.
-# lockstep_library(): liblockstep.so from all rooms.
+# lockstep_room(NAME [DEPS room...] [LIBS target...]): an object library of lockstep/NAME/**.cc and lockstep/NAME/*.proto.
+# lockstep_library(): liblockstep.so from all rooms, and the plugin where the library looks for it.
+# lockstep_test(NAME SOURCES file... [LIBS target...] [ROOM room] [LABELS label...] [TIMEOUT seconds]): a GoogleTest
+#   program. With ROOM it links the objects of that room and of the rooms below it alone, so that it builds without the
+#   rest and a reference upwards does not link; without, it links liblockstep.so.
 set(LOCKSTEP_ROOMS "" CACHE INTERNAL "")
 
 function(lockstep_room name)
@@ -24,18 +27,25 @@ function(lockstep_room name)
     list(APPEND sources ${outputs})
   endforeach()
   if(NOT sources)
-    file(WRITE ${CMAKE_BINARY_DIR}/empty_${name}.cc "")
     set(sources ${CMAKE_BINARY_DIR}/empty_${name}.cc)
+    file(CONFIGURE OUTPUT ${sources} CONTENT "")
   endif()
   add_library(lockstep_${name} OBJECT ${sources})
   target_include_directories(lockstep_${name} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
   target_link_libraries(lockstep_${name} PRIVATE lockstep_flags PUBLIC fmt::fmt Threads::Threads ${R_LIBS})
+  set(closure "")
   foreach(dep ${R_DEPS})
+    if(NOT TARGET lockstep_${dep})
+      message(FATAL_ERROR "The room ${name} depends on ${dep}, which must be declared above it.")
+    endif()
     target_link_libraries(lockstep_${name} PUBLIC lockstep_${dep})
+    list(APPEND closure ${LOCKSTEP_ROOM_CLOSURE_${dep}})
   endforeach()
+  list(APPEND closure ${name})
+  list(REMOVE_DUPLICATES closure)
+  set(LOCKSTEP_ROOM_CLOSURE_${name} "${closure}" CACHE INTERNAL "The room and all below it")
   set(LOCKSTEP_ROOMS ${LOCKSTEP_ROOMS} ${name} CACHE INTERNAL "")
   set(LOCKSTEP_ROOM_LIBS_${name} "${R_LIBS}" CACHE INTERNAL "")
-  set(LOCKSTEP_ROOM_DEPS_${name} "${R_DEPS}" CACHE INTERNAL "")
 endfunction()
 
 function(lockstep_library)
@@ -45,16 +55,36 @@ function(lockstep_library)
     target_sources(lockstep PRIVATE $<TARGET_OBJECTS:lockstep_${room}>)
     target_link_libraries(lockstep PRIVATE ${LOCKSTEP_ROOM_LIBS_${room}})
   endforeach()
-  target_link_libraries(lockstep PRIVATE fmt::fmt spdlog::spdlog Threads::Threads OpenSSL::Crypto ${CMAKE_DL_LIBS})
-  target_include_directories(lockstep PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+  target_link_libraries(lockstep PRIVATE Threads::Threads ${CMAKE_DL_LIBS} PUBLIC fmt::fmt)
+  target_include_directories(lockstep PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
+  target_compile_features(lockstep PUBLIC cxx_std_20)
   set_target_properties(lockstep PROPERTIES SOVERSION ${PROJECT_VERSION_MAJOR} VERSION ${PROJECT_VERSION})
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/lockstep)
+  file(CREATE_LINK ${LOCKSTEP_DEPS_DIR}/plugin ${CMAKE_BINARY_DIR}/lockstep/plugins SYMBOLIC)
 endfunction()
 
-# lockstep_test(NAME SOURCES file... [LIBS target...]): a GoogleTest program linked to the library.
+# What sanitized programs are told. Suppressions are for uninstrumented libraries only; each states its reason.
+set(LOCKSTEP_TEST_ENVIRONMENT
+    ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+    LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0
+    UBSAN_OPTIONS=print_stacktrace=1
+    TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp:second_deadlock_stack=1)
+
 function(lockstep_test name)
-  cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(T "" "ROOM;TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 300)
+  endif()
   add_executable(${name} ${T_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
-  target_link_libraries(${name} PRIVATE lockstep_flags lockstep fmt::fmt GTest::gtest GTest::gmock ${T_LIBS})
+  if(T_ROOM)
+    list(TRANSFORM LOCKSTEP_ROOM_CLOSURE_${T_ROOM} PREPEND lockstep_ OUTPUT_VARIABLE linked)
+  else()
+    set(linked lockstep)
+  endif()
+  target_link_libraries(${name} PRIVATE lockstep_flags ${linked} fmt::fmt GTest::gtest GTest::gmock ${T_LIBS}
+                                        ${CMAKE_DL_LIBS})
   add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}" ENVIRONMENT
+    "GTEST_OUTPUT=json:${CMAKE_BINARY_DIR}/test-results/;${LOCKSTEP_TEST_ENVIRONMENT}")
 endfunction()

@@ -2,9 +2,11 @@
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
+
+# Objects are shared between checkouts and build directories: ccache sees paths relative to the source tree.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
 endif()
 find_program(MOLD mold)
 if(MOLD)
@@ -14,13 +16,15 @@ endif()
 add_library(lockstep_flags INTERFACE)
 target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Wno-unused-parameter
                                                 $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror>)
-# Paths in messages and in the compiler cache are relative to the source tree.
-target_compile_options(lockstep_flags INTERFACE -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+# Within the library calls may be inlined: nobody replaces its functions at load time.
+target_compile_options(lockstep_flags INTERFACE -fno-semantic-interposition)
+# Paths in messages are relative to the source tree, whether the compiler was given them absolute or, by ccache,
+# relative to the build directory.
+file(RELATIVE_PATH source_from_build ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
+target_compile_options(lockstep_flags INTERFACE -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=
+                                                -ffile-prefix-map=${source_from_build}=)
+
 if(LOCKSTEP_SANITIZE)
-  string(REPLACE "," ";" sanitizers "${LOCKSTEP_SANITIZE}")
-  foreach(s ${sanitizers})
-    add_compile_options(-fsanitize=${s})
-    add_link_options(-fsanitize=${s})
-  endforeach()
-  add_compile_options(-fno-omit-frame-pointer)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()

@@ -3,7 +3,7 @@
 // report. PJRT, gRPC and system errors are turned into `Error` where they enter.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <exception>
 #include <source_location>

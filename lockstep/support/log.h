@@ -2,7 +2,7 @@
 // default warning) sets what is shown. Without a rank (one process) the bracket is left out.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 
