@@ -1,0 +1,66 @@
+#include "lockstep/support/config.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+
+#include "lockstep/support/error.h"
+
+namespace lockstep {
+namespace config {
+namespace {
+
+using namespace internal;
+#ifdef LOCKSTEP_TEST_BUILD
+constexpr bool kChecksByDefault = true;
+#else
+constexpr bool kChecksByDefault = false;
+#endif
+
+struct Flags {
+  std::atomic<bool> value[kFlags];
+  Flags() {
+    value[kX64] = environment_bool("JAX_ENABLE_X64", false);
+    value[kDisableJit] = environment_bool("JAX_DISABLE_JIT", false);
+    value[kChecks] = environment_bool("JAX_ENABLE_CHECKS", kChecksByDefault);
+  }
+};
+Flags& flags() {
+  static Flags f;
+  return f;
+}
+thread_local std::int8_t scoped[kFlags] = {-1, -1, -1};
+
+bool get(Flag f) { return scoped[f] >= 0 ? scoped[f] != 0 : flags().value[f].load(std::memory_order_relaxed); }
+
+}  // namespace
+
+bool enable_x64() { return get(kX64); }
+bool disable_jit() { return get(kDisableJit); }
+bool enable_checks() { return get(kChecks); }
+void set_enable_x64(bool on) { flags().value[kX64] = on; }
+void set_disable_jit(bool on) { flags().value[kDisableJit] = on; }
+void set_enable_checks(bool on) { flags().value[kChecks] = on; }
+std::uint64_t fingerprint() {
+  return std::uint64_t{enable_x64()} | std::uint64_t{disable_jit()} << 1 | std::uint64_t{enable_checks()} << 2;
+}
+
+bool environment_bool(const char* name, bool otherwise) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == 0) return otherwise;
+  std::string_view text(value);
+  for (std::string_view yes : {"1", "true", "True", "yes", "on"})
+    if (text == yes) return true;
+  for (std::string_view no : {"0", "false", "False", "no", "off"})
+    if (text == no) return false;
+  throw_error(ErrorCode::invalid_argument, name, "\"{}\" is not a truth value; use 1 or 0", text);
+}
+
+}  // namespace config
+
+ConfigScope::ConfigScope(config::internal::Flag flag, bool value) : flag_(flag), saved_(config::scoped[flag]) {
+  config::scoped[flag] = value;
+}
+ConfigScope::~ConfigScope() { config::scoped[flag_] = saved_; }
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+// Settings that change what programs mean, under JAX's names: read from JAX_* variables at start, changed for the whole
+// process by set_*, or for a scope of one thread by a scope object (`auto s = enable_x64(true);`).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+namespace config {
+
+bool enable_x64();     // JAX_ENABLE_X64: 64-bit types are kept (default false)
+bool disable_jit();    // JAX_DISABLE_JIT: jit runs its function operation by operation
+bool enable_checks();  // JAX_ENABLE_CHECKS: the jaxpr checker runs after every transformation
+void set_enable_x64(bool on);
+void set_disable_jit(bool on);
+void set_enable_checks(bool on);
+// Changes whenever a setting visible on this thread does; part of every cache key.
+std::uint64_t fingerprint();
+
+// An environment variable as a truth value ("1", "true", "yes", "on"; "0", "false", "no", "off", unset: `otherwise`).
+// Throws Error(invalid_argument) for another text.
+bool environment_bool(const char* name, bool otherwise);
+
+namespace internal {
+enum Flag { kX64, kDisableJit, kChecks, kFlags };
+}  // namespace internal
+}  // namespace config
+
+// Sets one setting on this thread until it is destroyed. Must be destroyed on the thread that made it, in LIFO order.
+class [[nodiscard]] ConfigScope {
+ public:
+  ConfigScope(config::internal::Flag flag, bool value);
+  ~ConfigScope();
+  ConfigScope(const ConfigScope&) = delete;
+  ConfigScope& operator=(const ConfigScope&) = delete;
+
+ private:
+  config::internal::Flag flag_;
+  std::int8_t saved_;
+};
+inline ConfigScope enable_x64(bool on = true) { return {config::internal::kX64, on}; }
+inline ConfigScope disable_jit(bool on = true) { return {config::internal::kDisableJit, on}; }
+
+}  // namespace lockstep
