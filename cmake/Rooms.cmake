@@ -3,6 +3,8 @@
 # lockstep_test(NAME SOURCES file... [LIBS target...] [ROOM room] [LABELS label...] [TIMEOUT seconds]): a GoogleTest
 #   program. With ROOM it links the objects of that room and of the rooms below it alone, so that it builds without the
 #   rest and a reference upwards does not link; without, it links liblockstep.so.
+# lockstep_script_test(NAME COMMAND word... [LABELS label...] [TIMEOUT seconds]): any other test. It is counted by the
+#   "N passed, N failed" line or the unittest summary it prints.
 set(LOCKSTEP_ROOMS "" CACHE INTERNAL "")
 
 function(lockstep_room name)
@@ -72,9 +74,6 @@ set(LOCKSTEP_TEST_ENVIRONMENT
 
 function(lockstep_test name)
   cmake_parse_arguments(T "" "ROOM;TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
-  if(NOT T_TIMEOUT)
-    set(T_TIMEOUT 300)
-  endif()
   add_executable(${name} ${T_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
   if(T_ROOM)
@@ -84,7 +83,16 @@ function(lockstep_test name)
   endif()
   target_link_libraries(${name} PRIVATE lockstep_flags ${linked} fmt::fmt GTest::gtest GTest::gmock ${T_LIBS}
                                         ${CMAKE_DL_LIBS})
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}" ENVIRONMENT
-    "GTEST_OUTPUT=json:${CMAKE_BINARY_DIR}/test-results/;${LOCKSTEP_TEST_ENVIRONMENT}")
+  lockstep_script_test(${name} COMMAND ${name} TIMEOUT ${T_TIMEOUT} LABELS ${T_LABELS})
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT GTEST_OUTPUT=json:${CMAKE_BINARY_DIR}/test-results/)
+endfunction()
+
+function(lockstep_script_test name)
+  cmake_parse_arguments(T "" "TIMEOUT" "COMMAND;LABELS" ${ARGN})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${T_COMMAND})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}"
+                                          ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
 endfunction()

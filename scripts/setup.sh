@@ -21,7 +21,7 @@ esac
 
 cache=${XDG_CACHE_HOME:-${HOME:?set HOME or XDG_CACHE_HOME}/.cache}/lockstep
 log=$cache/setup.log
-network_trouble='resolve|name resolution|unreachable|refused|timed out|connection|connect to|ProxyError'
+network_trouble='resolv|name resolution|unreachable|refused|timed out|connection|connect to|ProxyError'
 
 check_platform() {
   local platform
