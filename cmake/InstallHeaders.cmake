@@ -1,4 +1,5 @@
 # Installs the headers `roots` and all lockstep/ headers that they include, from `source` into the prefix's `include`.
+cmake_policy(VERSION 3.25)
 set(headers ${roots})
 set(left ${roots})
 while(left)
