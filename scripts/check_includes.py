@@ -2,6 +2,7 @@
 """Holds the code in lockstep/ to the rooms that CMakeLists.txt declares. usage: check_includes.py [ROOT]
 
 - a file of a room includes only its own room, the rooms below it (lockstep_room's DEPS, and theirs), core and support;
+- x.cc includes the x.h beside it first, which shows that x.h is self-contained;
 - pjrt_c_api.h is included in pjrt/ only;
 - a header that another room includes does not bring in, itself or through others, what is slow to compile or would
   force its own dependencies on users: gRPC, protobuf, Gloo, spdlog, CLI11, JSON, iostream, regex;
@@ -69,6 +70,9 @@ def violations(root):
         if room is not None and room not in rooms:
             yield f"{path}:1: CMakeLists.txt declares no room '{room}'"
             continue
+        own = path[:-3] + ".h"
+        if path.endswith(".cc") and own in includes and (not lines or lines[0][1] != own):
+            yield f"{path}:1: the first include must be {own}"
         for number, target in lines:
             other = room_of(target)
             if target.startswith("lockstep/") and target.endswith(".h") and not target.endswith(".pb.h"):

@@ -48,6 +48,7 @@ stage_checks() {
 
 stage_release() {
   scripts/build.sh release
+  check "every header compiles alone" scripts/build.sh release header_checks
   run_ctest release
 }
 

@@ -98,6 +98,10 @@ class IncludesTest(ScratchTree):
         self.assertIn("there is no lockstep/core/gone.h", lines[0])
         self.assertIn("no room 'other'", lines[1])
 
+    def test_own_header_first(self):
+        self.write("lockstep/core/core.cc", '#include <string>\n#include "lockstep/core/core.h"\n')
+        self.assert_one("lockstep/core/core.cc:1:", "the first include must be lockstep/core/core.h")
+
     def test_umbrella_inside_a_room(self):
         self.write("lockstep/lockstep.h", "")
         self.write("lockstep/core/x.cc", '#include "lockstep/lockstep.h"\n')
