@@ -49,6 +49,7 @@ class LoadedExecutable {
   ~LoadedExecutable();
 
   explicit operator bool() const { return executable_ != nullptr; }
+  PJRT_LoadedExecutable* raw() const { return executable_; }
   std::size_t output_count() const { return output_count_; }
 
   // The hot path: launches on one device; `outputs` has output_count() slots and receives buffers that the caller

@@ -274,12 +274,26 @@ int threads_of_a_client(ClientOptions options) {
   return threads_of_this_process() - before;
 }
 
+// The plugin starts two pools of the size asked for.
 TEST(Client, TheNumberOfThreadsCanBeSet) {
-  int one = threads_of_a_client({.cpu_device_count = 1, .threads = 1});
-  EXPECT_EQ(threads_of_a_client({.cpu_device_count = 1, .threads = 7}) - one, 2 * 6);
+  EXPECT_EQ(threads_of_a_client({.cpu_device_count = 1, .threads = 1}), 2 * 1);
+  EXPECT_EQ(threads_of_a_client({.cpu_device_count = 1, .threads = 7}), 2 * 7);
+  EXPECT_EQ(threads_of_a_client({.cpu_device_count = 4, .threads = 1}), 2 * 4);
   EXPECT_EQ(std::getenv("PJRT_NPROC"), nullptr);
   Error none = error_of([] { Client::create(cpu_plugin(), {.threads = 0}); });
   EXPECT_EQ(none.code(), ErrorCode::invalid_argument);
+}
+
+TEST(Client, TheDefaultNumberOfThreadsHonoursTheAffinityMask) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
+    if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(threads_of_a_client({.cpu_device_count = 1}), 2 * 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(threads_of_a_client({.cpu_device_count = 1}), 2 * CPU_COUNT(&before));
 }
 
 }  // namespace
