@@ -15,5 +15,5 @@ fi
 if [[ -t 1 ]]; then # ninja shows its progress on one line
   cmake --build --preset "$preset" ${1+--target "$@"}
 else
-  cmake --build --preset "$preset" ${1+--target "$@"} -- --quiet | { grep -vE '^(ninja: no work to do|-- )' || true; }
+  cmake --build --preset "$preset" ${1+--target "$@"} -- --quiet 2>&1 | { grep -vE '^(ninja: no work to do|-- )' || true; }
 fi

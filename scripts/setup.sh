@@ -78,6 +78,9 @@ run_pip() { # run_pip WHAT argument...
   shift
   export PIP_RETRIES=${PIP_RETRIES:-2} PIP_DISABLE_PIP_VERSION_CHECK=1
   "$@" >"$log" 2>&1 </dev/null && return
+  if grep -q 'CERTIFICATE_VERIFY_FAILED' "$log"; then
+    die "pip does not trust the certificate it was shown for $what; behind a proxy set PIP_CERT to its certificate"
+  fi
   if grep -qiE "$network_trouble" "$log"; then die "no network: pip could not fetch $what (log: $log)"; fi
   die "pip could not fetch $what: $(grep '^ERROR' "$log" | tail -n 1) (log: $log)"
 }
