@@ -75,8 +75,10 @@ std::string LowerContext::constant(const Scalar& value, AvalP aval) {
 }
 std::string LowerContext::broadcast_to(const std::string& operand, AvalP in, AvalP out) {
   if (in->shape == out->shape) return operand;
-  LS_CHECK(in->rank() == 0, "{} to {}", in->text, out->text);
-  return emit("stablehlo.broadcast_in_dim {}, dims = [] : ({}) -> {}", operand, in->mlir,
+  LS_CHECK(in->rank() == 0 || in->rank() == out->rank(), "{} to {}", in->text, out->text);
+  Ints dims;
+  for (int i = 0; i < in->rank(); ++i) dims.push_back(i);
+  return emit("stablehlo.broadcast_in_dim {}, dims = {} : ({}) -> {}", operand, int_list(dims), in->mlir,
               mlir_type(out->shape, in->dtype));
 }
 std::string LowerContext::convert(const std::string& operand, AvalP in, AvalP out) {

@@ -48,7 +48,8 @@ class LowerContext {
   // A splat constant of the type ("dense<2.0>"); scalars and splats are written once per function and reused.
   std::string constant(const Scalar& value, AvalP aval);
   std::string constant(const Scalar& value) { return constant(value, make_aval({}, value.dtype())); }
-  // An operand broadcast to the result's shape, for elementwise operations, whose operands may be scalars.
+  // An operand broadcast to the result's shape, for elementwise operations, whose operands may be scalars, or of the
+  // same rank with dimensions of size 1.
   std::string broadcast_to(const std::string& operand, AvalP in, AvalP out);
   std::string convert(const std::string& operand, AvalP in, AvalP out);
 

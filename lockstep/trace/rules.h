@@ -41,10 +41,16 @@ struct BatchOut {
   std::vector<int> dims;  // kNotMapped for results that do not vary
 };
 
+// An operand of an example, held on the host: `data` has one number per element, in row-major order.
+struct ExampleOperand {
+  AvalP aval;
+  std::vector<Scalar> data;
+};
+
 // Inputs on which the rule tests try a primitive.
 struct Example {
   std::string label;
-  Arrays in;
+  std::vector<ExampleOperand> in;
   ParamsRef params;
   double tolerance = 0;        // for comparisons of derivatives; 0: the default of the dtype
   bool differentiable = true;  // at this point, in its inexact inputs
