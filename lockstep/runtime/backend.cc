@@ -1,0 +1,112 @@
+#include "lockstep/runtime/backend.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "lockstep/support/error.h"
+
+namespace lockstep {
+namespace runtime {
+namespace {
+
+constexpr int kCpuDevicesPerProcess = 2048;
+
+std::mutex creation;
+std::atomic<Backend*> created = nullptr;
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+void require_known_platforms() {
+  std::string_view names = environment("JAX_PLATFORMS"), left = names;
+  while (!left.empty()) {
+    std::string_view name = left.substr(0, left.find(','));
+    left.remove_prefix(std::min(left.size(), name.size() + 1));
+    if (name != "cpu")
+      throw_error(ErrorCode::plugin, "backend",
+                  "JAX_PLATFORMS={} names the platform '{}', for which no plugin is known; there is 'cpu' ({})", names,
+                  name, pjrt::find_cpu_plugin());
+  }
+}
+
+}  // namespace
+
+int planned_local_device_count() {
+  if (Backend* b = created.load(std::memory_order_acquire)) return static_cast<int>(b->local_devices().size());
+  std::string_view text = environment("JAX_NUM_CPU_DEVICES");
+  int count = 1;
+  if (text.empty() || text == "-1") return count;
+  auto [end, error] = std::from_chars(text.begin(), text.end(), count);
+  if (error != std::errc() || end != text.end() || count < 1 || count > kCpuDevicesPerProcess)
+    throw_error(ErrorCode::invalid_argument, "backend", "JAX_NUM_CPU_DEVICES={} is not a number from 1 to {}", text,
+                kCpuDevicesPerProcess);
+  return count;
+}
+
+Backend::Backend() {
+  require_known_platforms();
+  int count = planned_local_device_count();
+  client_ = pjrt::Client::create(pjrt::Plugin::load(pjrt::find_cpu_plugin()), {.cpu_device_count = count});
+  host_readable_ = platform() == "cpu";
+  for (const pjrt::Device* d : client_->addressable_devices())
+    local_.push_back({.id = process_index_ * kCpuDevicesPerProcess + d->local_hardware_id(),
+                      .process_index = process_index_,
+                      .local_hardware_id = d->local_hardware_id(),
+                      .platform = platform(),
+                      .kind = d->kind()});
+  devices_ = local_;
+}
+
+int Backend::local_index(int device_id) const {
+  for (std::size_t i = 0; i < local_.size(); ++i)
+    if (local_[i].id == device_id) return static_cast<int>(i);
+  return -1;
+}
+
+const Device& Backend::device(int device_id) const {
+  for (const Device& d : devices_)
+    if (d.id == device_id) return d;
+  std::string ids;
+  for (const Device& d : devices_) ids += (ids.empty() ? "" : ", ") + std::to_string(d.id);
+  throw_error(ErrorCode::invalid_argument, "device", "there is no device {}; there are {}", device_id, ids);
+}
+
+pjrt::Client& Backend::partitioner(int partitions) {
+  std::lock_guard lock(mutex_);
+  auto& client = partitioners_[partitions];
+  if (!client) client = pjrt::Client::create(client_->plugin(), {.cpu_device_count = partitions});
+  return *client;
+}
+
+Backend& backend() {
+  if (Backend* b = created.load(std::memory_order_acquire)) return *b;
+  std::lock_guard lock(creation);
+  if (Backend* b = created.load(std::memory_order_acquire)) return *b;
+  Backend* b = new Backend;
+  created.store(b, std::memory_order_release);
+  return *b;
+}
+bool is_backend_created() { return created.load(std::memory_order_acquire) != nullptr; }
+
+}  // namespace runtime
+
+std::span<const Device> devices() { return runtime::backend().devices(); }
+std::span<const Device> local_devices() { return runtime::backend().local_devices(); }
+int device_count() { return static_cast<int>(devices().size()); }
+int local_device_count() { return static_cast<int>(local_devices().size()); }
+int process_index() { return runtime::backend().process_index(); }
+int process_count() { return runtime::backend().process_count(); }
+std::string default_backend() { return runtime::backend().platform(); }
+
+std::string to_string(const Device& d) {
+  std::string name = d.platform;
+  if (!name.empty()) name[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(name[0])));
+  return fmt::format("{}Device(id={})", name, d.id);
+}
+
+}  // namespace lockstep
