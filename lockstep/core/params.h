@@ -47,12 +47,14 @@ void print_param(Printer& p, const ClosedJaxpr& v);  // an indented jaxpr
 void print_text(Printer& p, std::string_view text);  // as it is
 inline void print_param(Printer& p, int v) { print_param(p, std::int64_t{v}); }
 inline void print_param(Printer& p, const std::string& v) { print_param(p, std::string_view(v)); }
+template <class A, class B>
+void print_param(Printer& p, const std::pair<A, B>& v);
+template <class T>
+void print_param(Printer& p, const std::vector<T>& v);
 template <class T>
 void print_param(Printer& p, const std::optional<T>& v) {
   v ? print_param(p, *v) : print_param(p, None());
 }
-template <class T>
-void print_param(Printer& p, const std::vector<T>& v);
 template <class A, class B>
 void print_param(Printer& p, const std::pair<A, B>& v) {
   print_text(p, "("), print_param(p, v.first), print_text(p, ", "), print_param(p, v.second), print_text(p, ")");
@@ -83,6 +85,10 @@ inline std::size_t hash_param(const Shape& v) {
   return h;
 }
 std::size_t hash_param(const ClosedJaxpr& v);  // by identity
+template <class A, class B>
+std::size_t hash_param(const std::pair<A, B>& v);
+template <class T>
+std::size_t hash_param(const std::vector<T>& v);
 template <class T>
 requires std::is_enum_v<T> std::size_t hash_param(T v) { return static_cast<std::size_t>(v); }
 template <class T>
