@@ -82,6 +82,7 @@ class JaxprBuilder {
   std::span<const VarId> add(const Primitive& primitive, const ParamsRef& params, std::span<const Atom> in,
                              std::span<const AvalP> out, LocationId where);
   Jaxpr& jaxpr() { return *jaxpr_; }
+  const Jaxpr& jaxpr() const { return *jaxpr_; }
   std::shared_ptr<const Jaxpr> finish() { return std::move(jaxpr_); }
 
  private:

@@ -79,9 +79,9 @@ JaxprTrace::~JaxprTrace() {
   if (mode_ == Mode::staging) state.dynamic = outer_dynamic_;
 }
 Array JaxprTrace::new_input(AvalP aval, std::string description) {
-  auto* t = new JaxprTracer(*this, aval, builder_.add_invar(aval));
-  t->description = std::move(description);
-  return Array(ValueRef(t));
+  if (description.empty()) description = "argument " + std::to_string(descriptions_.size());
+  descriptions_.push_back(std::move(description));
+  return Array(ValueRef(new JaxprTracer(*this, aval, builder_.add_invar(aval))));
 }
 bool JaxprTrace::owns(const Array& a) const {
   const Tracer* t = as_tracer(a);
@@ -113,9 +113,25 @@ Arrays JaxprTrace::process(const Primitive& primitive, std::span<const Array> in
   for (std::size_t i = 0; i < ids.size(); ++i) out.emplace_back(ValueRef(new JaxprTracer(*this, out_avals[i], ids[i])));
   return out;
 }
+std::vector<std::string> JaxprTrace::arguments_behind(VarId var) const {
+  const Jaxpr& j = builder_.jaxpr();
+  std::vector<bool> needed(j.num_vars());
+  needed[var] = true;
+  for (auto e = j.eqns.rbegin(); e != j.eqns.rend(); ++e) {
+    auto outs = j.out(*e);
+    if (std::none_of(outs.begin(), outs.end(), [&](VarId v) { return needed[v]; })) continue;
+    for (Atom a : j.in(*e))
+      if (!is_literal(a)) needed[a] = true;
+  }
+  std::vector<std::string> arguments;
+  for (std::size_t i = 0; i < j.invars.size(); ++i)
+    if (needed[j.invars[i]]) arguments.push_back(descriptions_[i]);
+  return arguments;
+}
 ClosedJaxpr JaxprTrace::finish(std::span<const Array> outs, std::string name) {
   for (const Array& a : outs) builder_.jaxpr().outvars.push_back(atom(a));
   builder_.jaxpr().name = std::move(name);
+  tag()->alive = false;
   ClosedJaxpr closed(builder_.finish(), std::move(consts_));
   if (config::enable_checks()) check_jaxpr(*closed);
   return closed;
@@ -127,6 +143,7 @@ class JvpTracer final : public Tracer {
  public:
   JvpTracer(JvpTrace& trace, Array primal, Array tangent)
       : Tracer(trace, primal.aval()), primal(std::move(primal)), tangent(std::move(tangent)) {}
+  Array underlying() const override { return primal; }
   const Array primal, tangent;
 };
 class BatchTracer final : public Tracer {

@@ -51,6 +51,9 @@ class Trace {
 class Tracer : public Value {
  public:
   Tracer(Trace& trace, AvalP aval) : Value(Kind::tracer, aval), trace(&trace), tag(trace.tag()) {}
+  // The value itself where the trace only adds to it (the primal of a dual); else empty.
+  virtual Array underlying() const { return {}; }
+
   Trace* const trace;  // valid while tag->alive
   const std::shared_ptr<TraceTag> tag;
   LocationId where = current_location();
@@ -72,6 +75,8 @@ class JaxprTrace final : public Trace {
   // The atom of any value: a variable of this trace, a literal for a host number, a constant for all else.
   Atom atom(const Array& a);
   bool owns(const Array& a) const;
+  // The descriptions of the arguments that a variable is computed from, in order.
+  std::vector<std::string> arguments_behind(VarId var) const;
   // Ends the recording. Its constants' values are in the result's consts, in order.
   ClosedJaxpr finish(std::span<const Array> outs, std::string name = {});
 
@@ -81,13 +86,13 @@ class JaxprTrace final : public Trace {
   Trace* outer_dynamic_ = nullptr;
   std::vector<ValueRef> consts_;
   std::vector<std::pair<const Value*, VarId>> const_vars_;
+  std::vector<std::string> descriptions_;  // of the inputs
 };
 
 class JaxprTracer final : public Tracer {
  public:
   JaxprTracer(JaxprTrace& trace, AvalP aval, VarId var) : Tracer(trace, aval), var(var) {}
   const VarId var;
-  std::string description;  // of an argument
 };
 
 // Carries tangents forward. With `linear`, tangents are tracers of that trace, and primitives with a linearize rule use
