@@ -31,6 +31,9 @@ inline constexpr none_t none{};
 
 namespace tree {
 
+// The dynamic part of a structure: sizes of containers and static values.
+using Signature = SmallVector<std::uint64_t, 16>;
+
 namespace internal {
 
 template <class T>
@@ -63,7 +66,7 @@ inline constexpr bool is_static =
     std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string> || std::is_same_v<T, const char*> ||
     std::is_same_v<T, Shape> || std::is_same_v<T, none_t> || std::is_same_v<T, std::monostate>;
 
-inline void push_static(std::vector<std::uint64_t>& out, const std::string& s) {
+inline void push_static(Signature& out, const std::string& s) {
   out.push_back(s.size());
   for (std::size_t i = 0; i < s.size(); i += 8) {
     std::uint64_t word = 0;
@@ -71,15 +74,15 @@ inline void push_static(std::vector<std::uint64_t>& out, const std::string& s) {
     out.push_back(word);
   }
 }
-inline void push_static(std::vector<std::uint64_t>& out, const char* s) { push_static(out, std::string(s)); }
-inline void push_static(std::vector<std::uint64_t>& out, const Shape& s) {
+inline void push_static(Signature& out, const char* s) { push_static(out, std::string(s)); }
+inline void push_static(Signature& out, const Shape& s) {
   out.push_back(s.size());
   for (auto d : s) out.push_back(static_cast<std::uint64_t>(d));
 }
-inline void push_static(std::vector<std::uint64_t>&, none_t) {}
-inline void push_static(std::vector<std::uint64_t>&, std::monostate) {}
+inline void push_static(Signature&, none_t) {}
+inline void push_static(Signature&, std::monostate) {}
 template <class T>
-requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void push_static(std::vector<std::uint64_t>& out, T v) {
+requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void push_static(Signature& out, T v) {
   if constexpr (std::is_floating_point_v<T>) {
     double d = static_cast<double>(v);
     std::uint64_t word;
@@ -150,7 +153,7 @@ struct LeafVisitor {
 };
 struct SignatureVisitor {
   static constexpr bool kPaths = false;
-  std::vector<std::uint64_t>& out;
+  Signature& out;
   void leaf(const Array&) {}
   void fixed(const auto& x) { push_static(out, x); }
   void size(std::size_t n) { out.push_back(n); }
@@ -209,13 +212,13 @@ std::size_t num_leaves(const T& t) {
 // The dynamic part of the structure: sizes of containers and static values. Two trees of one type have the same
 // structure if and only if these are equal.
 template <class T>
-void append_signature(const T& t, std::vector<std::uint64_t>& out) {
+void append_signature(const T& t, Signature& out) {
   internal::SignatureVisitor v{out};
   visit(t, v);
 }
 template <class T>
-std::vector<std::uint64_t> signature(const T& t) {
-  std::vector<std::uint64_t> out;
+Signature signature(const T& t) {
+  Signature out;
   append_signature(t, out);
   return out;
 }

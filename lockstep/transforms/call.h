@@ -17,7 +17,8 @@ struct JitParams {
 // Calls a traced function as one equation; its consts become operands.
 Arrays bind_jit(const ClosedJaxpr& j, const std::string& name, std::span<const Array> args);
 
-// A user's jvp rule on flat arrays: (primals, tangents with zeros instantiated; null for integers) -> results, tangents.
+// A user's jvp rule on flat arrays: (primals, tangents with zeros instantiated; null for integers) -> results,
+// tangents.
 using FlatJvpRule = std::function<JvpOut(std::span<const Array> primals, std::span<const Array> tangents)>;
 extern const Primitive custom_jvp_call_p;
 struct CustomJvpParams {

@@ -4,6 +4,7 @@
 #include "lockstep/core/basic_ops.h"
 #include "lockstep/core/printer.h"
 #include "lockstep/lower/context.h"
+#include "lockstep/ops/reductions.h"
 #include "lockstep/support/error.h"
 #include "lockstep/transforms/batching.h"
 #include "lockstep/transforms/call.h"
@@ -27,8 +28,7 @@ std::vector<Array> custom_lin_transpose(const Params* p, std::span<const Array> 
   const auto& params = p->get<CustomLinParams>();
   Arrays residuals, full;
   for (int i = 0; i < params.num_residuals; ++i) residuals.push_back(in[static_cast<std::size_t>(i)].value);
-  for (std::size_t i = 0; i < cts.size(); ++i)
-    full.push_back(instantiate_zeros(cts[i], (*params.out_avals.value)[i]));
+  for (std::size_t i = 0; i < cts.size(); ++i) full.push_back(instantiate_zeros(cts[i], (*params.out_avals.value)[i]));
   Arrays out;
   {
     UserCode scope;
@@ -42,16 +42,17 @@ std::vector<Array> custom_lin_transpose(const Params* p, std::span<const Array> 
     if (!out[i].has_value()) continue;
     AvalP want = in[residuals.size() + i].aval;
     if (out[i].shape() != want->shape)
-      throw_error(ErrorCode::shape, params.name, "the bwd rule gave a cotangent {} for an argument {}", out[i].aval()->text,
-                  want->text);
+      throw_error(ErrorCode::shape, params.name, "the bwd rule gave a cotangent {} for an argument {}",
+                  out[i].aval()->text, want->text);
     result[residuals.size() + i] = convert(out[i], want->dtype);
   }
   return result;
 }
 [[noreturn]] void refuse_forward(const std::string& name) {
-  throw_error(ErrorCode::missing_rule, name,
-              "forward-mode differentiation (jvp) does not apply to a function with a custom_vjp rule; give it a custom_jvp "
-              "rule, or use reverse mode");
+  throw_error(
+      ErrorCode::missing_rule, name,
+      "forward-mode differentiation (jvp) does not apply to a function with a custom_vjp rule; give it a custom_jvp "
+      "rule, or use reverse mode");
 }
 void custom_lin_lower(LowerContext&, const Params* p, std::span<const AvalP>, std::span<const AvalP>,
                       std::span<const std::string>, std::vector<std::string>&) {
@@ -114,7 +115,8 @@ JvpOut custom_vjp_jvp(const Params* p, std::span<const Array> primals, std::span
   Arrays operands = residuals;
   for (std::size_t i = 0; i < n; ++i) {
     AvalP t = tangent_aval(primals[i].aval());
-    operands.push_back(t->dtype == DType::float0 ? scalar(Scalar(false), DType::bool_) : instantiate_zeros(tangents[i], t));
+    operands.push_back(t->dtype == DType::float0 ? scalar(Scalar(false), DType::bool_)
+                                                 : instantiate_zeros(tangents[i], t));
   }
   auto avals = std::make_shared<std::vector<AvalP>>();
   std::vector<bool> active;
@@ -167,8 +169,8 @@ BatchOut custom_vjp_batch(const Params* p, const BatchIn& in) {
     }
     return std::pair{outs, residuals};
   };
-  batched->bwd = [=, out_mapped = t.mapped_out, size = in.size, axis = in.axis_name,
-                  name = params.name](std::span<const Array> residuals, std::span<const Array> cts) {
+  batched->bwd = [=, out_mapped = t.mapped_out, size = in.size, axis = in.axis_name, name = params.name](
+                     std::span<const Array> residuals, std::span<const Array> cts) {
     std::vector<bool> ct_present = nonzero(cts), present;
     Arrays args = concat({residuals, select_nonnull(cts)});
     std::vector<int> dims = dims_of(*residual_dims);
@@ -213,9 +215,13 @@ void custom_vjp_lower(LowerContext& ctx, const Params* p, std::span<const AvalP>
 }
 void print_custom_vjp(Printer& p, const Params* params) {
   const auto& v = params->get<CustomVjpParams>();
-  p.text += "name=" + v.name + "\x01" + "bwd=<rule>\x01call_jaxpr=";
+  p.text += "name=" + v.name + "\x01" +
+            "bwd=<rule>\x01"
+            "call_jaxpr=";
   p.print(v.call_jaxpr, p.indent());
-  p.text += "\x01" "fwd=<rule>\x01num_consts=0\x01symbolic_zeros=False";
+  p.text +=
+      "\x01"
+      "fwd=<rule>\x01num_consts=0\x01symbolic_zeros=False";
 }
 
 LOCKSTEP_PRIMITIVE(custom_lin_p, {.name = "custom_lin",
@@ -242,7 +248,8 @@ Arrays bind_custom_vjp(const FlatFunction& f, std::shared_ptr<FlatVjpRule> rule,
   auto [closed, captured] = hoist_consts(trace_to_jaxpr(f, avals, name));
   if (!captured.empty()) {
     auto copy = std::make_shared<Jaxpr>(*closed);
-    std::rotate(copy->invars.begin(), copy->invars.end() - static_cast<std::ptrdiff_t>(args.size()), copy->invars.end());
+    std::rotate(copy->invars.begin(), copy->invars.end() - static_cast<std::ptrdiff_t>(args.size()),
+                copy->invars.end());
     closed = ClosedJaxpr(std::move(copy));
   }
   return bind_many(custom_vjp_call_p, concat({args, captured}),
@@ -256,7 +263,8 @@ namespace {
 void checkpoint_abstract_eval(const Params* p, std::span<const AvalP>, AvalList& out) {
   out = p->get<CheckpointParams>().jaxpr->out_avals();
 }
-Arrays call_checkpoint(const Transformed& t, CheckpointParams params, bool differentiated, std::span<const Array> args) {
+Arrays call_checkpoint(const Transformed& t, CheckpointParams params, bool differentiated,
+                       std::span<const Array> args) {
   params.jaxpr = t.jaxpr;
   params.differentiated = params.differentiated || differentiated;
   return bind_many(checkpoint_p, concat({t.captured, args}), make_params(std::move(params)));
@@ -336,7 +344,8 @@ Arrays bind_checkpoint(const FlatFunction& f, std::span<const Array> args, bool 
   AvalList avals;
   for (auto& a : args) avals.push_back(a.aval());
   auto [closed, captured] = hoist_consts(trace_to_jaxpr(f, avals, name));
-  return bind_many(checkpoint_p, concat({captured, args}), make_params(CheckpointParams{closed, prevent_cse, false, {}}));
+  return bind_many(checkpoint_p, concat({captured, args}),
+                   make_params(CheckpointParams{closed, prevent_cse, false, {}}));
 }
 
 LOCKSTEP_PRIMITIVE(checkpoint_p, {.name = "checkpoint",
