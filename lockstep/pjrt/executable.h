@@ -33,7 +33,7 @@ struct CompiledMemoryStats {  // bytes
 
 struct Launch {
   const Device* device = nullptr;                      // needed for portable executables; else the compiled one
-  PJRT_ExecuteContext* context = nullptr;              // user data for FFI handlers (ffi.h)
+  PJRT_ExecuteContext* context = nullptr;              // for FFI handlers (ffi.h); must outlive the launch
   std::span<const std::int64_t> non_donatable_inputs;  // indices kept although the program aliases them
 };
 
@@ -60,6 +60,8 @@ class LoadedExecutable {
   // The same with owners. `done`, if given, becomes ready when the whole launch has ended.
   std::vector<Buffer> execute(std::span<const Buffer* const> inputs, const Launch& launch = {},
                               Event* done = nullptr) const;
+  // Launches a program of several partitions, or replicas, on all its devices at once: inputs and results by device.
+  std::vector<std::vector<Buffer>> execute_all(std::span<const std::vector<const Buffer*>> inputs) const;
 
   std::string name() const;
   std::vector<TensorType> output_types() const;

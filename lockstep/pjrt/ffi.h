@@ -94,7 +94,8 @@ void register_handler(const Plugin& plugin, const std::string& target, const std
 // A type of user data; the same id for the same name.
 std::int64_t register_user_data_type(const Plugin& plugin, const std::string& name);
 
-// Carries pointers from a launch to the handlers it runs. What the pointers point to must live until the launch ends.
+// Carries pointers from a launch to the handlers it runs. The context, and what the pointers point to, must live until
+// the launch has ended, which may be long after the call that launched it.
 class ExecuteContext {
  public:
   explicit ExecuteContext(const Plugin& plugin);

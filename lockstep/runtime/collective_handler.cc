@@ -1,0 +1,108 @@
+#include "lockstep/runtime/collective_handler.h"
+
+#include <atomic>
+
+#include "lockstep/support/small_vector.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using collectives::CollectiveSpec;
+using collectives::InBuffer;
+using collectives::OutBuffer;
+using pjrt::FfiBuffer;
+using pjrt::FfiCall;
+
+std::atomic<std::int64_t> launch_type = 0;
+
+CollectiveLaunch& launch_of(const FfiCall& call) {
+  return *static_cast<CollectiveLaunch*>(call.user_data(launch_type));
+}
+
+std::size_t count_of(const FfiBuffer& buffer) {
+  std::size_t n = 1;
+  for (std::int64_t d : buffer.dims) n *= static_cast<std::size_t>(d);
+  return n;
+}
+
+std::shared_ptr<const CollectiveSpec> decode(const FfiCall& call) {
+  auto list = [&](const char* name) {
+    auto values = call.integers(name);
+    return std::vector<std::int64_t>(values.begin(), values.end());
+  };
+  auto spec = std::make_shared<CollectiveSpec>();
+  auto op = collectives::parse_collective_op(call.text("op"));
+  auto kind = call.text("kind");
+  auto reduction = kind.empty() ? collectives::Reduction::none : collectives::parse_reduction(kind);
+  if (!op || !reduction)
+    throw_error(ErrorCode::execution, kCollectiveTarget, "unknown collective '{}' of kind '{}'", call.text("op"), kind);
+  spec->op = *op;
+  spec->reduction = *reduction;
+  spec->id = call.integer("id");
+  spec->group_size = call.integer("group_size");
+  spec->groups = list("groups");
+  spec->outer = list("outer");
+  spec->pairs = list("pairs");
+  spec->name = call.text("name");
+  return spec;
+}
+
+void run_collective(FfiCall& call) {
+  CollectiveLaunch& launch = launch_of(call);
+  auto spec = launch.program->spec(call.integer("id"), [&] { return decode(call); });
+  SmallVector<InBuffer, 8> inputs;
+  SmallVector<OutBuffer, 8> outputs;
+  auto input_count = static_cast<std::size_t>(call.integer("inputs"));
+  for (std::size_t i = 0; i < input_count; ++i) {
+    FfiBuffer b = call.argument(i);
+    inputs.push_back({b.data, b.bytes, b.dtype, count_of(b), b.dims});
+  }
+  for (std::size_t i = 0; i < call.result_count(); ++i) {
+    FfiBuffer b = call.result(i);
+    outputs.push_back({b.data, b.bytes, b.dtype, count_of(b), b.dims});
+  }
+  pjrt::FfiCompletion completion = call.defer();
+  auto done = [completion](const Error* error) { error == nullptr ? completion.done() : completion.fail(*error); };
+  // From here on the call ends through `done` alone.
+  try {
+    launch.program->start(std::move(spec), launch.number, launch.partition, {inputs.data(), inputs.size()},
+                          {outputs.data(), outputs.size()}, done);
+  } catch (const Error& error) {
+    completion.fail(error);
+  }
+}
+
+void tell_partition(FfiCall& call) {
+  *static_cast<std::uint32_t*>(call.result(0).data) = static_cast<std::uint32_t>(launch_of(call).partition);
+}
+
+}  // namespace
+
+template <class Decode>
+std::shared_ptr<const CollectiveSpec> CollectiveProgram::spec(std::int64_t id, const Decode& decode) {
+  std::lock_guard lock(mutex_);
+  auto at = static_cast<std::size_t>(id);
+  if (specs_.size() <= at) specs_.resize(at + 1);
+  if (specs_[at] == nullptr) specs_[at] = decode();
+  return specs_[at];
+}
+
+CollectiveProgram::CollectiveProgram(Start start) : start(std::move(start)) {}
+CollectiveProgram::~CollectiveProgram() = default;
+
+void register_collective_handlers(const pjrt::Plugin& plugin) {
+  std::int64_t type = pjrt::register_user_data_type(plugin, "lockstep_launch"), before = 0;
+  if (!launch_type.compare_exchange_strong(before, type) && before != type)
+    throw_error(ErrorCode::plugin, "register_collective_handlers",
+                "another plugin already has the handlers; one in a process can carry collectives");
+  pjrt::register_handler<run_collective>(plugin, kCollectiveTarget);
+  pjrt::register_handler<tell_partition>(plugin, kPartitionIdTarget);
+}
+
+pjrt::ExecuteContext collective_context(const pjrt::Plugin& plugin, CollectiveLaunch* launch) {
+  pjrt::ExecuteContext context(plugin);
+  context.add(launch_type, launch);
+  return context;
+}
+
+}  // namespace lockstep::runtime
