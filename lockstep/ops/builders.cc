@@ -101,6 +101,17 @@ AvalP elementwise_aval(const char* operation, std::span<const AvalP> operands, D
   return intern(std::move(result));
 }
 
+Array broadcast_operand(const Array& operand, const Shape& shape) {
+  if (operand.shape() == shape) return operand;
+  Ints dims, sizes;
+  for (int i = 0; i < operand.ndim(); ++i)
+    if (operand.shape()[i] == shape[i]) {
+      dims.push_back(i);
+      sizes.push_back(shape[i]);
+    }
+  return lax::broadcast_in_dim(lax::reshape(operand, sizes), shape, dims);
+}
+
 void adopt_dtypes(std::span<Array> operands) {
   const Array* anchor = nullptr;
   for (const Array& a : operands)

@@ -38,6 +38,9 @@ Shape broadcast_shapes(const char* operation, std::span<const AvalP> operands);
 // The aval of an elementwise result: broadcast shape, joined varying axes and sharding, weak if all operands are.
 AvalP elementwise_aval(const char* operation, std::span<const AvalP> operands, DType dtype);
 
+// An elementwise operand repeated to the result's shape.
+Array broadcast_operand(const Array& operand, const Shape& shape);
+
 // Host numbers among the operands take the dtype of the others, as far as JAX's promotion would let them (a weak float
 // does not become an integer: such operands are left for the dtype check to refuse).
 void adopt_dtypes(std::span<Array> operands);

@@ -34,4 +34,15 @@ std::vector<Example> elementwise_of() {
     return elementwise(kAccepted, kOperands, {kRanges...});
 }
 
+// Without broadcasting between the operands.
+std::vector<Example> equal_shapes(unsigned accepted, int operands, std::initializer_list<Range> ranges = {Range{}});
+template <unsigned kAccepted, int kOperands>
+std::vector<Example> equal_shapes_of() {
+  return equal_shapes(kAccepted, kOperands);
+}
+// The examples without those whose label starts otherwise ("f32").
+std::vector<Example> only(std::string_view prefix, std::vector<Example> all);
+// The examples, with derivatives not checked.
+std::vector<Example> not_differentiable(std::vector<Example> all);
+
 }  // namespace lockstep::examples

@@ -51,7 +51,7 @@ struct ExampleOperand {
 struct Example {
   std::string label;
   std::vector<ExampleOperand> in;
-  ParamsRef params;
+  ParamsRef params = {};
   double tolerance = 0;        // for comparisons of derivatives; 0: the default of the dtype
   bool differentiable = true;  // at this point, in its inexact inputs
 };
