@@ -7,15 +7,6 @@
 
 namespace lockstep {
 
-namespace {
-
-std::vector<Example> any_array() {
-  auto all = examples::elementwise(kAny, 1);
-  return all;
-}
-
-}  // namespace
-
 Array lax::copy(const Operand& x) { return apply(copy_p, x); }
 LOCKSTEP_PRIMITIVE(copy_p, {.name = "copy",
                             .abstract_eval = rules::same_avals,
@@ -23,9 +14,8 @@ LOCKSTEP_PRIMITIVE(copy_p, {.name = "copy",
                             .transpose = rules::transpose_self<copy_p>,
                             .batch = rules::batch_nary<copy_p>,
                             .lower = rules::lower_identity,
-                            .examples = any_array});
+                            .examples = examples::elementwise_of<kAny, 1>});
 
-// Calls itself, so that every enclosing differentiation is stopped and not just the innermost.
 Array lax::stop_gradient(const Operand& x) {
   LocationScope scope(x.where);
   if (!is_inexact(x.array.dtype())) return x.array;

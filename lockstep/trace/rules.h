@@ -50,7 +50,7 @@ struct ExampleOperand {
 // Inputs on which the rule tests try a primitive.
 struct Example {
   std::string label;
-  std::vector<ExampleOperand> in;
+  std::vector<ExampleOperand> in = {};
   ParamsRef params = {};
   double tolerance = 0;        // for comparisons of derivatives; 0: the default of the dtype
   bool differentiable = true;  // at this point, in its inexact inputs
