@@ -69,7 +69,8 @@ struct Landing {
 class Receiver {
  public:
   virtual ~Receiver() = default;
-  // A frame's header has come. Must be quick and must not call the transport.
+  // A frame's header has come. Must be quick and must not call the transport. May throw Error: the connection ends with
+  // it.
   virtual Landing landing(int peer, const FrameHeader& header) = 0;
   // Its payload is in place. May call the transport.
   virtual void landed(int peer, const FrameHeader& header, std::uint64_t token) = 0;

@@ -1,0 +1,24 @@
+// A transport between ranks that are threads of one process: for tests, and for a gang of one.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/collectives/transport.h"
+
+namespace lockstep::collectives {
+
+class LocalFabric {
+ public:
+  explicit LocalFabric(int size);
+  // The transport of one rank; once per rank. It may outlive the fabric.
+  std::unique_ptr<Transport> transport(int rank);
+  // Ends the connection between two ranks, as a broken network would.
+  void cut(int a, int b);
+
+  class Hub;
+
+ private:
+  std::shared_ptr<Hub> hub_;
+};
+
+}  // namespace lockstep::collectives
