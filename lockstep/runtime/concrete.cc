@@ -84,9 +84,11 @@ void ConcreteArray::check_usable(const char* operation) const {
                 aval()->text, line.empty() ? "" : " at " + line);
   }
   if (pending_) pending_->wait();
+  if (parent_) parent()->shards(operation);
 }
 
 void ConcreteArray::donate(LocationId where, const char* operation) {
+  if (parent_) return parent()->donate(where, operation);
   std::uint32_t expected = 0;
   if (!state_.compare_exchange_strong(expected, where + 1, std::memory_order_acq_rel)) check_usable(operation);
 }
@@ -104,7 +106,7 @@ void ConcreteArray::await(const char* operation) const {
 
 bool ConcreteArray::is_ready() const {
   if (ready_.load(std::memory_order_acquire)) return true;
-  if (pending_ && !pending_->arrived()) return false;
+  if (pending() && !pending()->arrived()) return false;
   for (const pjrt::Buffer& b : shards("is_ready"))
     if (!b.ready().is_ready()) return false;
   return true;

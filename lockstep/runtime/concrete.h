@@ -46,8 +46,15 @@ class ConcreteArray final : public Value {
   // default device alone. The shards may be empty slots, to be filled through slot() before `pending` arrives.
   ConcreteArray(AvalP aval, const Sharding* sharding, std::span<pjrt::Buffer> shards,
                 std::shared_ptr<PendingLaunch> pending = {});
+  // A view of some shards of another array, under a sharding of its own; donated when either is. Never of a view.
+  ConcreteArray(AvalP aval, const Sharding* sharding, ConcreteArray& parent, std::size_t first, std::size_t count)
+      : Value(Kind::concrete, aval),
+        count_(static_cast<std::uint32_t>(count)),
+        sharding_(sharding),
+        shards_(parent.shards_ + first),
+        parent_(&parent) {}
   ~ConcreteArray() override {
-    if (shards_ != &first_) delete[] shards_;
+    if (shards_ != &first_ && !parent_) delete[] shards_;
   }
   static void* operator new(std::size_t size);
   static void operator delete(void* memory, std::size_t size) noexcept;
@@ -57,18 +64,19 @@ class ConcreteArray final : public Value {
   // Waits until the shards are issued (not until they are computed). Throws the launch's failure, and
   // Error(donated), which names the line that donated the array, on behalf of `operation`.
   std::span<const pjrt::Buffer> shards(const char* operation = "array") const {
-    if (state_.load(std::memory_order_acquire) != 0 || pending_) [[unlikely]]
+    if (state_.load(std::memory_order_acquire) != 0 || pending_ || parent_) [[unlikely]]
       check_usable(operation);
     return {shards_, count_};
   }
   // The slot itself, without any wait or check: for launches, which order their accesses themselves.
   pjrt::Buffer& slot(std::size_t i) { return shards_[i]; }
-  const std::shared_ptr<PendingLaunch>& pending() const { return pending_; }
+  const std::shared_ptr<PendingLaunch>& pending() const { return parent() ? parent()->pending_ : pending_; }
+  ConcreteArray* parent() const { return static_cast<ConcreteArray*>(parent_.get()); }  // null unless this is a view
 
   // From now on every use is an Error(donated) that names `where`. Throws it if the array has been donated before. The
   // buffers stay in their slots for the launch that takes them.
   void donate(LocationId where, const char* operation = "jit");
-  bool is_donated() const { return state_.load(std::memory_order_acquire) != 0; }
+  bool is_donated() const { return state_.load(std::memory_order_acquire) != 0 || (parent_ && parent()->is_donated()); }
   void release_shards();  // after a donating launch: destroys the buffers
 
   // Waits until the data is there; a computation's failure comes out here (and again at every later call).
@@ -85,6 +93,7 @@ class ConcreteArray final : public Value {
   pjrt::Buffer* shards_;  // &first_, or an array of its own
   pjrt::Buffer first_;
   std::shared_ptr<PendingLaunch> pending_;
+  ValueRef parent_;
 };
 
 // The concrete array behind a value, or null.
