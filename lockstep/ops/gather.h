@@ -5,6 +5,7 @@
 
 #include "lockstep/core/params.h"
 #include "lockstep/core/primitive.h"
+#include "lockstep/support/options.h"
 #include "lockstep/trace/array.h"
 
 namespace lockstep {
@@ -26,15 +27,20 @@ struct GatherDimensionNumbers {
   Ints offset_dims, collapsed_slice_dims, start_index_map, operand_batching_dims, start_indices_batching_dims;
   bool operator==(const GatherDimensionNumbers&) const = default;
 };
+void print_param(Printer& p, const GatherDimensionNumbers& v);
+std::size_t hash_param(const GatherDimensionNumbers& v);
 struct ScatterDimensionNumbers {
   Ints update_window_dims, inserted_window_dims, scatter_dims_to_operand_dims, operand_batching_dims,
       scatter_indices_batching_dims;
   bool operator==(const ScatterDimensionNumbers&) const = default;
 };
+void print_param(Printer& p, const ScatterDimensionNumbers& v);
+std::size_t hash_param(const ScatterDimensionNumbers& v);
 
 // Absent mode: fill_or_drop. Absent fill value: NaN for inexact types, the smallest for signed and the largest for
 // unsigned integers, true for bool.
 struct GatherOptions {
+  OnlyByName by_name = OnlyByName::yes();
   bool unique_indices = false;
   bool indices_are_sorted = false;
   std::optional<GatherScatterMode> mode = std::nullopt;
@@ -44,6 +50,7 @@ Array gather(const Operand& operand, const Operand& start_indices, const GatherD
              const Shape& slice_sizes, const GatherOptions& options = {});
 
 struct ScatterOptions {
+  OnlyByName by_name = OnlyByName::yes();
   bool indices_are_sorted = false;
   bool unique_indices = false;
   std::optional<GatherScatterMode> mode = std::nullopt;

@@ -8,13 +8,15 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/core/params.h"
 #include "lockstep/core/primitive.h"
+#include "lockstep/support/options.h"
 #include "lockstep/trace/array.h"
 
 namespace lockstep {
 
 extern const Primitive broadcast_in_dim_p, reshape_p, transpose_p, squeeze_p, concatenate_p, pad_p, rev_p, split_p,
-    tile_p, slice_p, dynamic_slice_p, dynamic_update_slice_p;
+    stack_p, unstack_p, tile_p, slice_p, dynamic_slice_p, dynamic_update_slice_p;
 
 namespace lax {
 
@@ -42,11 +44,22 @@ inline Array concatenate(std::initializer_list<Array> operands, int dimension,
   return concatenate(std::span(operands.begin(), operands.size()), dimension, where);
 }
 
+// Joined along a new axis, and taken apart along one. Operands have one shape.
+Array stack(std::span<const Array> operands, int axis = 0,
+            std::source_location where = std::source_location::current());
+inline Array stack(std::initializer_list<Array> operands, int axis = 0,
+                   std::source_location where = std::source_location::current()) {
+  return stack(std::span(operands.begin(), operands.size()), axis, where);
+}
+Arrays unstack(const Operand& x, int axis = 0);
+
 // Elements before, after, and between each two of a dimension. Negative low and high remove elements.
 struct PaddingDim {
   std::int64_t low = 0, high = 0, interior = 0;
   bool operator==(const PaddingDim&) const = default;
 };
+void print_param(Printer& p, const PaddingDim& d);
+std::size_t hash_param(const PaddingDim& d);
 using PaddingConfig = std::vector<PaddingDim>;
 Array pad(const Operand& operand, const Operand& padding_value, const PaddingConfig& padding_config);
 // Reversed along these dimensions.
@@ -59,7 +72,7 @@ Array tile(const Operand& operand, const Ints& reps);
 // operand[start:limit:stride] in every dimension; absent strides are 1. 0 <= start <= limit <= size.
 Array slice(const Operand& operand, const Ints& start_indices, const Ints& limit_indices,
             const std::optional<Ints>& strides = std::nullopt);
-// The same along one axis; indices as in Python (negative from the end, clipped).
+// The same along one axis; negative indices count from the end, absent ones are the ends.
 Array slice_in_dim(const Operand& operand, std::optional<std::int64_t> start_index,
                    std::optional<std::int64_t> limit_index, std::int64_t stride = 1, int axis = 0);
 Array index_in_dim(const Operand& operand, std::int64_t index, int axis = 0, bool keepdims = true);
@@ -67,6 +80,7 @@ Array index_in_dim(const Operand& operand, std::int64_t index, int axis = 0, boo
 // A block of static size at traced places. Starts are clamped so that the block fits; negative ones count from the end
 // unless told not to.
 struct DynamicSliceOptions {
+  OnlyByName by_name = OnlyByName::yes();
   bool allow_negative_indices = true;
 };
 Array dynamic_slice(const Operand& operand, const Arrays& start_indices, const Shape& slice_sizes,
