@@ -1,0 +1,83 @@
+// What jit does, apart from the user's types: signatures, traces and programs by signature, and the call itself.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lockstep/api/tree.h"
+#include "lockstep/core/jaxpr.h"
+#include "lockstep/trace/array.h"
+
+namespace lockstep {
+
+class Sharding;
+namespace compile {
+class Program;
+}
+
+// First in every options struct, so that no option can be written by position.
+struct OptionsTag {
+  explicit OptionsTag() = default;
+};
+
+namespace internal {
+
+// A call's leaves, as they are hashed and compared.
+struct JitCall {
+  SmallVector<Value*, 32> leaves;
+  tree::Signature structure;
+};
+
+// A trace of the function at one signature of avals, and what it returns.
+struct JitTrace {
+  ClosedJaxpr jaxpr;                        // as traced: consts are captured values
+  ClosedJaxpr closed;                       // captured values are leading inputs
+  Arrays captured;
+  std::shared_ptr<const void> skeleton;     // of the result, of the user's type
+};
+
+struct JitSettings {
+  std::string name = "fn";
+  std::vector<int> donate_argnums;
+  bool keep_unused = false;
+  LocationId where = 0;
+  // From argument numbers and the structure of the call: per leaf, and per result.
+  std::function<std::vector<const Sharding*>(const JitTrace&, std::size_t leaves)> in_shardings, out_shardings;
+};
+
+class JitCore {
+ public:
+  using TraceFunction = std::function<std::pair<ClosedJaxpr, std::shared_ptr<const void>>(std::span<const AvalP>)>;
+
+  explicit JitCore(JitSettings settings);
+  ~JitCore();
+
+  // Runs the call; `outs` is filled with the results' leaves. Returns the skeleton of the result. `trace` and
+  // `donated` (a mask of leaves) are used if the signature is new.
+  const void* call(const JitCall& call, const TraceFunction& trace,
+                   const std::function<std::vector<bool>()>& donated, Arrays& outs);
+  std::shared_ptr<const JitTrace> trace(const JitCall& call, const TraceFunction& trace);
+  const JitSettings& settings() const { return settings_; }
+  std::size_t cache_size() const;
+  void clear_cache();
+  // Why this call would compile: the nearest cached signature and the first difference.
+  std::string explain(const JitCall& call, std::span<const std::string> names) const;
+
+ private:
+  struct Entry;
+  struct TraceEntry;
+  Entry* find(const JitCall& call, std::size_t hash);
+
+  JitSettings settings_;
+  mutable std::mutex mutex_;
+  std::unordered_multimap<std::size_t, std::shared_ptr<Entry>> entries_;
+  std::unordered_multimap<std::size_t, std::shared_ptr<TraceEntry>> traces_;
+};
+
+}  // namespace internal
+}  // namespace lockstep
