@@ -19,7 +19,7 @@ struct Signature {
 template <class R, class... A>
 struct Signature<R (*)(A...)> {
   static constexpr bool known = true;
-  using Args = std::tuple<A...>;
+  using Parameters = std::tuple<A...>;
 };
 template <class R, class... A>
 struct Signature<R (*)(A...) noexcept> : Signature<R (*)(A...)> {};
@@ -71,29 +71,29 @@ struct DeclaredParameter {
   using type = std::conditional_t<std::is_same_v<Plain, Operand>, Array, Plain>;
 };
 
-template <class F, class... Args>
-struct Held_args {
+template <class F, class... A>
+struct HeldTuple {
+  template <std::size_t I>
+  using Given = typename Held<std::remove_cvref_t<std::tuple_element_t<I, std::tuple<A...>>>>::type;
   template <std::size_t I>
   static constexpr auto one() {
     if constexpr (FunctionTraits<F>::known) {
-      if constexpr (std::tuple_size_v<typename FunctionTraits<F>::Args> == sizeof...(Args))
-        return std::type_identity<
-            typename DeclaredParameter<std::tuple_element_t<I, typename FunctionTraits<F>::Args>>::type>();
+      using Declared = typename FunctionTraits<F>::Parameters;
+      if constexpr (std::tuple_size_v<Declared> == sizeof...(A))
+        return std::type_identity<typename DeclaredParameter<std::tuple_element_t<I, Declared>>::type>();
       else
-        return std::type_identity<
-            typename Held<std::remove_cvref_t<std::tuple_element_t<I, std::tuple<Args...>>>>::type>();
+        return std::type_identity<Given<I>>();
     } else {
-      return std::type_identity<
-          typename Held<std::remove_cvref_t<std::tuple_element_t<I, std::tuple<Args...>>>>::type>();
+      return std::type_identity<Given<I>>();
     }
   }
   template <std::size_t... I>
   static auto all(std::index_sequence<I...>) -> std::tuple<typename decltype(one<I>())::type...>;
-  using type = decltype(all(std::index_sequence_for<Args...>()));
+  using type = decltype(all(std::index_sequence_for<A...>()));
 };
 // The tuple of types in which the arguments of a call are held.
 template <class F, class... Args>
-using HeldArgs = typename Held_args<F, Args...>::type;
+using HeldArgs = typename HeldTuple<F, Args...>::type;
 
 template <class F, class Tuple>
 struct ResultOf;

@@ -45,30 +45,38 @@ decltype(auto) hold(A&& a) {
 template <class Held>
 JitCall make_call(const Held& held) {
   JitCall call;
-  std::apply([&](const auto&... args) {
-    std::size_t n = 0;
-    auto one = [&](const auto& arg) {
-      tree::for_each_leaf(arg, [&](const Array& a) {
-        if (!a.has_value())
-          throw_error(ErrorCode::invalid_argument, "jit", "argument {} holds an array that was never assigned", n);
-        call.leaves.push_back(a.value());
-      });
-      tree::append_signature(arg, call.structure);
-      ++n;
-    };
-    (one(args), ...);
-  }, held);
+  std::apply(
+      [&](const auto&... args) {
+        std::size_t n = 0;
+        auto one = [&](const auto& arg) {
+          tree::for_each_leaf(arg, [&](const Array& a) {
+            if (!a.has_value())
+              throw_error(ErrorCode::invalid_argument, "jit", "argument {} holds an array that was never assigned", n);
+            call.leaves.push_back(a.value());
+          });
+          tree::append_signature(arg, call.structure);
+          ++n;
+        };
+        (one(args), ...);
+      },
+      held);
   return call;
 }
 
 // Traces f for the structure of `args`, with inputs of these avals.
 template <class R, class F, class Tuple>
-std::pair<ClosedJaxpr, std::shared_ptr<const void>> trace_user(const F& f, const Tuple& args, std::span<const AvalP> avals,
-                                                               const std::string& name) {
+JitTrace trace_user(const F& f, const Tuple& args, std::span<const AvalP> avals, const std::string& name) {
   std::optional<R> skeleton;
-  auto names = argument_names(args);
-  auto jaxpr = trace_to_jaxpr(flat_function<F, Tuple, R>(f, args, skeleton), avals, name, names);
-  return {jaxpr, std::make_shared<const R>(std::move(*skeleton))};
+  JitTrace out;
+  out.names = argument_names(args);
+  out.jaxpr = trace_to_jaxpr(flat_function<F, Tuple, R>(f, args, skeleton), avals, name, out.names);
+  std::apply([&](const auto&... a) { (out.in_groups.push_back(tree::num_leaves(a)), ...); }, args);
+  if constexpr (tree::internal::IsTuple<R>::value)
+    std::apply([&](const auto&... r) { (out.out_groups.push_back(tree::num_leaves(r)), ...); }, *skeleton);
+  else
+    out.out_groups.push_back(tree::num_leaves(*skeleton));
+  out.skeleton = std::make_shared<const R>(std::move(*skeleton));
+  return out;
 }
 
 }  // namespace internal
@@ -78,15 +86,14 @@ class Jitted {
  public:
   using TracedFunction = F;
 
-  Jitted(F f, JitOptions options, std::source_location where)
-      : f_(std::move(f)), options_(std::move(options)) {
+  Jitted(F f, JitOptions options, std::source_location where) : f_(std::move(f)), options_(std::move(options)) {
     internal::JitSettings settings;
     settings.name = options_.name.empty() ? "fn" : options_.name;
     settings.donate_argnums = options_.donate_argnums;
     settings.keep_unused = options_.keep_unused;
     settings.where = intern_location(where);
-    if (options_.in_shardings.given() || options_.out_shardings.given())
-      internal::set_shardings(settings, options_.in_shardings, options_.out_shardings);
+    settings.in_shardings = options_.in_shardings;
+    settings.out_shardings = options_.out_shardings;
     core_ = std::make_shared<internal::JitCore>(std::move(settings));
   }
 
@@ -94,7 +101,7 @@ class Jitted {
   auto operator()(Args&&... args) const {
     using Tuple = internal::HeldArgs<F, Args...>;
     using R = internal::Result<F, Tuple>;
-    return [&]<std::size_t... I>(std::index_sequence<I...>) -> R {
+    return [&]<std::size_t... I>(std::index_sequence<I...>)->R {
       std::tuple<decltype(internal::hold<std::tuple_element_t<I, Tuple>>(std::forward<Args>(args)))...> held(
           internal::hold<std::tuple_element_t<I, Tuple>>(std::forward<Args>(args))...);
       if (config::disable_jit()) [[unlikely]]
@@ -108,7 +115,8 @@ class Jitted {
           },
           [&] { return donated_leaves(held); }, outs);
       return internal::fill(*static_cast<const R*>(skeleton), outs);
-    }(std::index_sequence_for<Args...>());
+    }
+    (std::index_sequence_for<Args...>());
   }
 
   // The stages apart: traced and lowered now, compiled by .compile().
@@ -122,8 +130,9 @@ class Jitted {
       auto trace = core_->trace(call, [&](std::span<const AvalP> avals) {
         return internal::trace_user<R>(f_, held, avals, core_->settings().name);
       });
-      return Lowered<R>(trace, core_->settings(), call, donated_leaves(held));
-    }(std::index_sequence_for<Args...>());
+      return Lowered<R>(internal::CompiledCore(trace, core_, call, donated_leaves(held)));
+    }
+    (std::index_sequence_for<Args...>());
   }
 
   // Why this call would compile, or that it would not. Nothing is run.
@@ -133,7 +142,8 @@ class Jitted {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       Tuple held(internal::hold<std::tuple_element_t<I, Tuple>>(std::forward<Args>(args))...);
       return core_->explain(internal::make_call(held), internal::argument_names(held));
-    }(std::index_sequence_for<Args...>());
+    }
+    (std::index_sequence_for<Args...>());
   }
   std::size_t cache_size() const { return core_->cache_size(); }  // compiled signatures
   void clear_cache() const { core_->clear_cache(); }
@@ -144,15 +154,18 @@ class Jitted {
   std::vector<bool> donated_leaves(const Held& held) const {
     std::vector<bool> mask;
     int n = 0;
-    std::apply([&](const auto&... args) {
-      auto one = [&](const auto& arg) {
-        bool donate = false;
-        for (int d : options_.donate_argnums) donate = donate || d == n || d + static_cast<int>(sizeof...(args)) == n;
-        tree::for_each_leaf(arg, [&](const Array&) { mask.push_back(donate); });
-        ++n;
-      };
-      (one(args), ...);
-    }, held);
+    std::apply(
+        [&](const auto&... args) {
+          auto one = [&](const auto& arg) {
+            bool donate = false;
+            for (int d : options_.donate_argnums)
+              donate = donate || d == n || d + static_cast<int>(sizeof...(args)) == n;
+            tree::for_each_leaf(arg, [&](const Array&) { mask.push_back(donate); });
+            ++n;
+          };
+          (one(args), ...);
+        },
+        held);
     return mask;
   }
 

@@ -36,7 +36,8 @@ struct JitCore::TraceEntry {
   std::uint64_t config;
   std::shared_ptr<const JitTrace> trace;
   bool matches(const JitCall& call) const {
-    if (avals.size() != call.leaves.size() || config != config::fingerprint() || !(structure == call.structure)) return false;
+    if (avals.size() != call.leaves.size() || config != config::fingerprint() || !(structure == call.structure))
+      return false;
     for (std::size_t i = 0; i < avals.size(); ++i)
       if (avals[i] != call.leaves[i]->aval()) return false;
     return true;
@@ -69,8 +70,7 @@ std::shared_ptr<const JitTrace> JitCore::trace(const JitCall& call, const TraceF
   entry->structure = call.structure;
   for (Value* v : call.leaves) entry->avals.push_back(v->aval());
   entry->config = config::fingerprint();
-  auto made = std::make_shared<JitTrace>();
-  std::tie(made->jaxpr, made->skeleton) = trace_function(entry->avals);
+  auto made = std::make_shared<JitTrace>(trace_function(entry->avals));
   std::tie(made->closed, made->captured) = hoist_consts(made->jaxpr);
   entry->trace = made;
   bool captured_tracer = false;
@@ -113,23 +113,7 @@ const void* JitCore::call(const JitCall& call, const TraceFunction& trace_functi
       made->avals.push_back(v->aval());
       made->shardings.push_back(sharding_of(v));
     }
-    compile::ProgramRequest request;
-    request.jaxpr = made->trace->closed;
-    request.name = settings_.name;
-    request.where = settings_.where;
-    request.keep_unused = settings_.keep_unused;
-    std::size_t num_captured = made->trace->captured.size();
-    request.donated.assign(num_captured, false);
-    auto mask = donated();
-    request.donated.insert(request.donated.end(), mask.begin(), mask.end());
-    for (auto& c : made->trace->captured) request.in.push_back(sharding_of(c.value()));
-    request.in.insert(request.in.end(), made->shardings.begin(), made->shardings.end());
-    if (settings_.in_shardings) {
-      auto wanted = settings_.in_shardings(*made->trace, call.leaves.size());
-      for (std::size_t i = 0; i < wanted.size(); ++i)
-        if (wanted[i]) request.in[num_captured + i] = wanted[i];
-    }
-    if (settings_.out_shardings) request.out = settings_.out_shardings(*made->trace, made->trace->closed->outvars.size());
+    auto request = this->request(*made->trace, made->shardings, donated());
     made->program = compile::compile(request);
     made->num_outs = made->trace->closed->outvars.size();
     log::debug("jit({}): compiled for {} leaves", settings_.name, call.leaves.size());
@@ -144,6 +128,32 @@ const void* JitCore::call(const JitCall& call, const TraceFunction& trace_functi
   outs.reserve(results.size());
   for (auto& r : results) outs.emplace_back(std::move(r));
   return entry->trace->skeleton.get();
+}
+
+compile::ProgramRequest JitCore::request(const JitTrace& trace, std::span<const Sharding* const> leaves,
+                                         const std::vector<bool>& donated) const {
+  compile::ProgramRequest request;
+  request.jaxpr = trace.closed;
+  request.name = settings_.name;
+  request.where = settings_.where;
+  request.keep_unused = settings_.keep_unused;
+  std::size_t num_captured = trace.captured.size();
+  request.donated.assign(num_captured, false);
+  request.donated.insert(request.donated.end(), donated.begin(), donated.end());
+  for (auto& c : trace.captured) request.in.push_back(sharding_of(c.value()));
+  request.in.insert(request.in.end(), leaves.begin(), leaves.end());
+  std::string operation = "jit(" + settings_.name + ")";
+  if (settings_.in_shardings.given()) {
+    AvalList avals = trace.jaxpr->in_avals();
+    auto wanted = settings_.in_shardings.resolve(trace.in_groups, avals, trace.names, operation, "in_shardings");
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (wanted[i]) request.in[num_captured + i] = wanted[i];
+  }
+  if (settings_.out_shardings.given()) {
+    AvalList avals = trace.jaxpr->out_avals();
+    request.out = settings_.out_shardings.resolve(trace.out_groups, avals, {}, operation, "out_shardings");
+  }
+  return request;
 }
 
 std::size_t JitCore::cache_size() const {
@@ -171,14 +181,14 @@ std::string JitCore::explain(const JitCall& call, std::span<const std::string> n
   if (nearest == nullptr)
     return head + (entries_.empty() ? "would compile: nothing is cached yet"
                                     : "would compile: no cached signature has the same number of arrays");
-  std::string text =
-      head + fmt::format("would compile. Nearest of {} cached signature{} differs in", entries_.size(), entries_.size() == 1 ? "" : "s");
+  std::string text = head + fmt::format("would compile. Nearest of {} cached signature{} differs in", entries_.size(),
+                                        entries_.size() == 1 ? "" : "s");
   if (!(nearest->structure == call.structure)) text += "\n  static values or sizes of containers";
   for (std::size_t i = 0; i < nearest->avals.size(); ++i) {
     AvalP now = call.leaves[i]->aval(), was = nearest->avals[i];
     if (now != was)
-      text += fmt::format("\n  {}: {}{}, was {}{}", i < names.size() ? names[i] : "", now->text, now->weak_type ? " (weak)" : "",
-                          was->text, was->weak_type ? " (weak)" : "");
+      text += fmt::format("\n  {}: {}{}, was {}{}", i < names.size() ? names[i] : "", now->text,
+                          now->weak_type ? " (weak)" : "", was->text, was->weak_type ? " (weak)" : "");
     else if (nearest->shardings[i] != sharding_of(call.leaves[i]))
       text += fmt::format("\n  {}: its sharding", i < names.size() ? names[i] : "");
   }

@@ -9,16 +9,17 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lockstep/api/shardings.h"
 #include "lockstep/api/tree.h"
 #include "lockstep/core/jaxpr.h"
 #include "lockstep/trace/array.h"
 
 namespace lockstep {
 
-class Sharding;
 namespace compile {
 class Program;
-}
+struct ProgramRequest;
+}  // namespace compile
 
 // First in every options struct, so that no option can be written by position.
 struct OptionsTag {
@@ -35,10 +36,13 @@ struct JitCall {
 
 // A trace of the function at one signature of avals, and what it returns.
 struct JitTrace {
-  ClosedJaxpr jaxpr;                        // as traced: consts are captured values
-  ClosedJaxpr closed;                       // captured values are leading inputs
+  ClosedJaxpr jaxpr;   // as traced: consts are captured values
+  ClosedJaxpr closed;  // captured values are leading inputs
   Arrays captured;
-  std::shared_ptr<const void> skeleton;     // of the result, of the user's type
+  std::shared_ptr<const void> skeleton;  // of the result, of the user's type
+  // Leaves per argument and per element of a returned tuple, and the arguments' names, for shardings and messages.
+  std::vector<std::size_t> in_groups, out_groups;
+  std::vector<std::string> names;
 };
 
 struct JitSettings {
@@ -46,25 +50,28 @@ struct JitSettings {
   std::vector<int> donate_argnums;
   bool keep_unused = false;
   LocationId where = 0;
-  // From argument numbers and the structure of the call: per leaf, and per result.
-  std::function<std::vector<const Sharding*>(const JitTrace&, std::size_t leaves)> in_shardings, out_shardings;
+  ShardingTree in_shardings, out_shardings;
 };
 
 class JitCore {
  public:
-  using TraceFunction = std::function<std::pair<ClosedJaxpr, std::shared_ptr<const void>>(std::span<const AvalP>)>;
+  // Fills jaxpr, skeleton, groups and names for inputs of these avals.
+  using TraceFunction = std::function<JitTrace(std::span<const AvalP>)>;
 
   explicit JitCore(JitSettings settings);
   ~JitCore();
 
   // Runs the call; `outs` is filled with the results' leaves. Returns the skeleton of the result. `trace` and
   // `donated` (a mask of leaves) are used if the signature is new.
-  const void* call(const JitCall& call, const TraceFunction& trace,
-                   const std::function<std::vector<bool>()>& donated, Arrays& outs);
+  const void* call(const JitCall& call, const TraceFunction& trace, const std::function<std::vector<bool>()>& donated,
+                   Arrays& outs);
   std::shared_ptr<const JitTrace> trace(const JitCall& call, const TraceFunction& trace);
   const JitSettings& settings() const { return settings_; }
   std::size_t cache_size() const;
   void clear_cache();
+  // The request for a call: placements of its leaves, as they are or as in_shardings says, and of the results.
+  compile::ProgramRequest request(const JitTrace& trace, std::span<const Sharding* const> leaves,
+                                  const std::vector<bool>& donated) const;
   // Why this call would compile: the nearest cached signature and the first difference.
   std::string explain(const JitCall& call, std::span<const std::string> names) const;
 

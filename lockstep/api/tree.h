@@ -13,21 +13,13 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/core/none.h"
 #include "lockstep/core/reflect.h"
 #include "lockstep/core/shape.h"
 #include "lockstep/support/error.h"
 #include "lockstep/trace/array.h"
 
 namespace lockstep {
-
-#ifndef LOCKSTEP_NONE_DEFINED
-#define LOCKSTEP_NONE_DEFINED
-// JAX's None: an unmapped axis, an unsharded dimension, an empty tree, no xs.
-struct none_t {
-  bool operator==(const none_t&) const = default;
-};
-inline constexpr none_t none{};
-#endif
 
 namespace tree {
 
