@@ -5,6 +5,7 @@
 #include "lockstep/lower/context.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/select.h"
+#include "lockstep/ops/structural.h"
 #include "lockstep/support/error.h"
 #include "lockstep/transforms/batching.h"
 #include "lockstep/transforms/control_flow.h"
