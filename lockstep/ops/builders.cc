@@ -156,7 +156,12 @@ BatchOut batch_elementwise(const Primitive& primitive, const Params* params, con
   for (std::size_t i = 0; i < in.args.size(); ++i)
     aligned =
         aligned && (in.args[i].ndim() == 0 || (in.args[i].shape() == in.args[first].shape() && in.dims[i] == *mapped));
-  if (aligned) return {{bind_one(primitive, in.args, ParamsRef(params))}, {*mapped}};
+  auto run = [&](std::span<const Array> operands, int dim) -> BatchOut {
+    Arrays outs = bind_many(primitive, operands, ParamsRef(params));
+    std::vector<int> dims(outs.size(), dim);
+    return {std::move(outs), std::move(dims)};
+  };
+  if (aligned) return run(in.args, *mapped);
   Arrays args;
   int rank = 0;
   for (std::size_t i = 0; i < in.args.size(); ++i) {
@@ -169,7 +174,7 @@ BatchOut batch_elementwise(const Primitive& primitive, const Params* params, con
     for (int d = args[i].ndim(); d < rank; ++d) trailing.push_back(d);
     args[i] = lax::expand_dims(args[i], trailing);
   }
-  return {{bind_one(primitive, args, ParamsRef(params))}, {0}};
+  return run(args, 0);
 }
 
 std::string emit_elementwise(LowerContext& ctx, const char* op, std::span<const AvalP> in_avals, AvalP out_aval,

@@ -150,7 +150,7 @@ std::vector<Array> transpose_self(const Params* params, std::span<const Array> c
 
 // ---- batching ----
 
-// Elementwise primitives of any number of operands.
+// Elementwise primitives of any number of operands, with one result or several of one shape.
 BatchOut batch_elementwise(const Primitive& primitive, const Params* params, const BatchIn& in);
 template <const Primitive& P>
 BatchOut batch_nary(const Params* params, const BatchIn& in) {

@@ -31,6 +31,8 @@ ExampleOperand fill(Shape shape, DType dtype, double low, double high, int seed)
       out.data.emplace_back(std::complex<double>(re, number()), dtype);
     } else if (is_bool(dtype)) {
       out.data.emplace_back(noise.next() < 0.5);
+    } else if (dtype == DType::key) {
+      out.data.emplace_back(static_cast<std::uint64_t>(noise.next() * 18446744073709551616.0), dtype);
     } else if (is_integer(dtype)) {
       out.data.emplace_back(static_cast<std::int64_t>(std::floor(number())), dtype);
     } else {
