@@ -31,10 +31,6 @@ LoadedExecutable::~LoadedExecutable() {
   }
 }
 
-void LoadedExecutable::launch(std::span<PJRT_Buffer* const> inputs, PJRT_Buffer** outputs, const Launch& launch) const {
-  this->launch(inputs, outputs, launch, nullptr);
-}
-
 void LoadedExecutable::launch(std::span<PJRT_Buffer* const> inputs, PJRT_Buffer** outputs, const Launch& launch,
                               Event* done) const {
   PJRT_ExecuteOptions options;

@@ -56,8 +56,10 @@ class LoadedExecutable {
   // owns. Returns when the work is enqueued, or done where the plugin runs it inline. Allocates nothing here.
   // Errors: `donated` for a deleted input, `execution` for what else fails before or in an inline run; later failures
   // arrive at the outputs' ready events. After a failed launch donated inputs may be gone.
-  void launch(std::span<PJRT_Buffer* const> inputs, PJRT_Buffer** outputs, const Launch& launch = {}) const;
-  // The same with owners. `done`, if given, becomes ready when the whole launch has ended.
+  // `done`, if given, becomes ready, or fails, when the whole launch has ended.
+  void launch(std::span<PJRT_Buffer* const> inputs, PJRT_Buffer** outputs, const Launch& launch = {},
+              Event* done = nullptr) const;
+  // The same with owners.
   std::vector<Buffer> execute(std::span<const Buffer* const> inputs, const Launch& launch = {},
                               Event* done = nullptr) const;
   // Launches a program of several partitions, or replicas, on all its devices at once: inputs and results by device.
@@ -78,7 +80,6 @@ class LoadedExecutable {
   CompiledMemoryStats memory_stats() const;
 
  private:
-  void launch(std::span<PJRT_Buffer* const> inputs, PJRT_Buffer** outputs, const Launch& launch, Event* done) const;
   void swap(LoadedExecutable& other) noexcept {
     std::swap(api_, other.api_);
     std::swap(executable_, other.executable_);

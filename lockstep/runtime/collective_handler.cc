@@ -15,9 +15,20 @@ using pjrt::FfiCall;
 
 std::atomic<std::int64_t> launch_type = 0;
 
-CollectiveLaunch& launch_of(const FfiCall& call) {
-  return *static_cast<CollectiveLaunch*>(call.user_data(launch_type));
-}
+// One launch of one partition, from the call that launches it until it has ended: what handlers find in its context.
+struct PartitionLaunch {
+  std::shared_ptr<CollectiveProgram> program;
+  std::uint64_t number;
+  std::int64_t partition;
+  pjrt::ExecuteContext context;
+
+  void end(const Error* error) const {
+    if (error != nullptr) program->engine.cancel_launch(program->communicator, number, *error);
+    program->engine.end_launch(program->communicator, number, partition);
+  }
+};
+
+PartitionLaunch& launch_of(const FfiCall& call) { return *static_cast<PartitionLaunch*>(call.user_data(launch_type)); }
 
 std::size_t count_of(const FfiBuffer& buffer) {
   std::size_t n = 1;
@@ -48,8 +59,8 @@ std::shared_ptr<const CollectiveSpec> decode(const FfiCall& call) {
 }
 
 void run_collective(FfiCall& call) {
-  CollectiveLaunch& launch = launch_of(call);
-  auto spec = launch.program->spec(call.integer("id"), [&] { return decode(call); });
+  PartitionLaunch& launch = launch_of(call);
+  auto spec = launch.program->spec(call.integer("id"), call);
   SmallVector<InBuffer, 8> inputs;
   SmallVector<OutBuffer, 8> outputs;
   auto input_count = static_cast<std::size_t>(call.integer("inputs"));
@@ -62,14 +73,10 @@ void run_collective(FfiCall& call) {
     outputs.push_back({b.data, b.bytes, b.dtype, count_of(b), b.dims});
   }
   pjrt::FfiCompletion completion = call.defer();
-  auto done = [completion](const Error* error) { error == nullptr ? completion.done() : completion.fail(*error); };
-  // From here on the call ends through `done` alone.
-  try {
-    launch.program->start(std::move(spec), launch.number, launch.partition, {inputs.data(), inputs.size()},
-                          {outputs.data(), outputs.size()}, done);
-  } catch (const Error& error) {
-    completion.fail(error);
-  }
+  launch.program->engine.start(
+      std::move(spec), launch.program->communicator, launch.number, launch.partition, {inputs.data(), inputs.size()},
+      {outputs.data(), outputs.size()},
+      [completion](const Error* error) { error == nullptr ? completion.done() : completion.fail(*error); });
 }
 
 void tell_partition(FfiCall& call) {
@@ -78,17 +85,13 @@ void tell_partition(FfiCall& call) {
 
 }  // namespace
 
-template <class Decode>
-std::shared_ptr<const CollectiveSpec> CollectiveProgram::spec(std::int64_t id, const Decode& decode) {
+std::shared_ptr<const CollectiveSpec> CollectiveProgram::spec(std::int64_t id, const FfiCall& call) {
   std::lock_guard lock(mutex_);
   auto at = static_cast<std::size_t>(id);
   if (specs_.size() <= at) specs_.resize(at + 1);
-  if (specs_[at] == nullptr) specs_[at] = decode();
+  if (specs_[at] == nullptr) specs_[at] = decode(call);
   return specs_[at];
 }
-
-CollectiveProgram::CollectiveProgram(Start start) : start(std::move(start)) {}
-CollectiveProgram::~CollectiveProgram() = default;
 
 void register_collective_handlers(const pjrt::Plugin& plugin) {
   std::int64_t type = pjrt::register_user_data_type(plugin, "lockstep_launch"), before = 0;
@@ -99,10 +102,22 @@ void register_collective_handlers(const pjrt::Plugin& plugin) {
   pjrt::register_handler<tell_partition>(plugin, kPartitionIdTarget);
 }
 
-pjrt::ExecuteContext collective_context(const pjrt::Plugin& plugin, CollectiveLaunch* launch) {
-  pjrt::ExecuteContext context(plugin);
-  context.add(launch_type, launch);
-  return context;
+void launch_partition(const pjrt::Plugin& plugin, const pjrt::LoadedExecutable& executable,
+                      std::shared_ptr<CollectiveProgram> program, std::uint64_t number, std::int64_t partition,
+                      const pjrt::Device& device, std::span<PJRT_Buffer* const> inputs, PJRT_Buffer** outputs,
+                      std::span<const std::int64_t> non_donatable_inputs) {
+  auto launch = std::make_shared<PartitionLaunch>(std::move(program), number, partition, pjrt::ExecuteContext(plugin));
+  launch->context.add(launch_type, launch.get());
+  pjrt::Event ended;
+  try {
+    executable.launch(
+        inputs, outputs,
+        {.device = &device, .context = launch->context.raw(), .non_donatable_inputs = non_donatable_inputs}, &ended);
+  } catch (const Error& error) {
+    launch->end(&error);
+    throw;
+  }
+  ended.on_ready([launch](const Error* error) { launch->end(error); });
 }
 
 }  // namespace lockstep::runtime

@@ -6,13 +6,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
 #include "lockstep/collectives/engine.h"
+#include "lockstep/pjrt/executable.h"
 #include "lockstep/pjrt/ffi.h"
 
 namespace lockstep::runtime {
@@ -20,37 +20,33 @@ namespace lockstep::runtime {
 inline constexpr const char* kCollectiveTarget = "lockstep_collective";
 inline constexpr const char* kPartitionIdTarget = "lockstep_partition_id";
 
-// The collectives of one loaded program. Must live until its last launch has ended. `start` is called from the
-// plugin's threads, several at once; see collectives::Engine::start.
+// For all clients of the plugin; again does nothing. Must precede the compile or load of rewritten programs.
+void register_collective_handlers(const pjrt::Plugin& plugin);
+
+// One loaded program of a gang: where its collectives go. Safe from several threads.
 class CollectiveProgram {
  public:
-  using Start = std::function<void(std::shared_ptr<const collectives::CollectiveSpec> spec, std::uint64_t launch,
-                                   std::int64_t partition, std::span<const collectives::InBuffer> inputs,
-                                   std::span<const collectives::OutBuffer> outputs, collectives::Done done)>;
-  explicit CollectiveProgram(Start start);
-  ~CollectiveProgram();
+  // The engine must outlive the program. The communicator must have been added to the engine.
+  CollectiveProgram(collectives::Engine& engine, std::uint64_t communicator)
+      : engine(engine), communicator(communicator) {}
 
-  const Start start;
-  // The decoded instruction `id`, decoded by the first call that comes to it.
-  template <class Decode>
-  std::shared_ptr<const collectives::CollectiveSpec> spec(std::int64_t id, const Decode& decode);
+  collectives::Engine& engine;
+  const std::uint64_t communicator;
+
+  // The collective `id`, decoded by the first call that comes to it.
+  std::shared_ptr<const collectives::CollectiveSpec> spec(std::int64_t id, const pjrt::FfiCall& call);
 
  private:
   std::mutex mutex_;
   std::vector<std::shared_ptr<const collectives::CollectiveSpec>> specs_;  // by id
 };
 
-// One launch of one partition: what the handlers find in the launch's context. Must live until the launch has ended.
-struct CollectiveLaunch {
-  CollectiveProgram* program = nullptr;
-  std::uint64_t number = 0;
-  std::int64_t partition = 0;
-};
-
-// For all clients of the plugin; again does nothing. Must precede the compile or load of rewritten programs.
-void register_collective_handlers(const pjrt::Plugin& plugin);
-
-// A context for launching rewritten programs; it and `launch` must live until the launch has ended.
-pjrt::ExecuteContext collective_context(const pjrt::Plugin& plugin, CollectiveLaunch* launch);
+// Launches one partition of a rewritten program on a local device; see LoadedExecutable::launch. `number` is the
+// launch's number on the communicator, the same in every process. When the launch has ended the engine is told so,
+// and if it failed its other partitions are, here and elsewhere. `program` is kept until then.
+void launch_partition(const pjrt::Plugin& plugin, const pjrt::LoadedExecutable& executable,
+                      std::shared_ptr<CollectiveProgram> program, std::uint64_t number, std::int64_t partition,
+                      const pjrt::Device& device, std::span<PJRT_Buffer* const> inputs, PJRT_Buffer** outputs,
+                      std::span<const std::int64_t> non_donatable_inputs = {});
 
 }  // namespace lockstep::runtime

@@ -9,9 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/collectives/engine.h"
+#include "lockstep/collectives/local_transport.h"
 #include "lockstep/compile/inject.h"
 #include "lockstep/runtime/collective_handler.h"
-#include "tests/compile/in_process_engine.h"
 
 namespace lockstep::compile {
 
@@ -46,25 +47,32 @@ inline Bytes get(const pjrt::Buffer& buffer) {
 class Gang {
  public:
   // The first process injects; the others load its serialised executable, as from a cache.
-  Gang(const PartitionedProgram& program, int processes, int devices_each, Route route)
-      : program_(engine_.starter()), devices_each_(devices_each) {
+  Gang(const PartitionedProgram& program, int processes, int devices_each, Route route = Route::hook)
+      : devices_each_(devices_each) {
     runtime::register_collective_handlers(cpu_plugin());
+    collectives::LocalFabric fabric(processes);
+    collectives::Communicator mesh{.id = 1, .processes = {}};
+    for (int p = 0; p < processes * devices_each; ++p) mesh.processes.push_back(p / devices_each);
     std::string bytes;
     for (int p = 0; p < processes; ++p) {
+      engines_.push_back(
+          std::make_unique<collectives::Engine>(fabric.transport(p), collectives::EngineOptions{.deadline = 20s}));
+      engines_[p]->add_communicator(mesh);
+      programs_.push_back(std::make_shared<runtime::CollectiveProgram>(*engines_[p], mesh.id));
       clients_.push_back(pjrt::Client::create(cpu_plugin(), {.cpu_device_count = devices_each}));
       executables_.push_back(p == 0 ? inject(*clients_[0], program, {}, route) : clients_[p]->deserialize(bytes));
       if (p == 0) bytes = executables_[0].serialize();
     }
   }
 
-  InProcessEngine& engine() { return engine_; }
+  collectives::Engine& engine(int process) { return *engines_[process]; }
+  // Whether any collective ran over the engines.
+  bool has_exchanged() const { return !engines_[0]->statistics().empty(); }
 
   // Launches every partition, from one thread per process or per device, and returns every partition's results.
   // The first error is thrown after all have ended.
   std::vector<std::vector<Bytes>> run(const std::vector<Inputs>& inputs, bool thread_per_device = true) {
     std::uint64_t number = launches_++;
-    std::vector<runtime::CollectiveLaunch> launches(inputs.size());
-    std::vector<std::unique_ptr<pjrt::ExecuteContext>> contexts(inputs.size());
     std::vector<std::vector<pjrt::Buffer>> in(inputs.size()), out(inputs.size());
     std::vector<std::vector<Bytes>> results(inputs.size());
     std::vector<std::exception_ptr> errors(inputs.size());
@@ -80,14 +88,12 @@ class Gang {
         std::size_t process = partition / devices_each_, local = partition % devices_each_;
         const pjrt::Client& client = *clients_[process];
         const pjrt::Device& device = *client.addressable_devices()[local];
-        launches[partition] = {&program_, number, static_cast<std::int64_t>(partition)};
-        contexts[partition] =
-            std::make_unique<pjrt::ExecuteContext>(runtime::collective_context(cpu_plugin(), &launches[partition]));
-        std::vector<const pjrt::Buffer*> arguments;
+        std::vector<PJRT_Buffer*> arguments, outputs(executables_[process].output_count());
         for (const HostTensor& t : inputs[partition]) in[partition].push_back(put(client, t, device));
-        for (const pjrt::Buffer& b : in[partition]) arguments.push_back(&b);
-        out[partition] =
-            executables_[process].execute(arguments, {.device = &device, .context = contexts[partition]->raw()});
+        for (const pjrt::Buffer& b : in[partition]) arguments.push_back(b.raw());
+        runtime::launch_partition(cpu_plugin(), executables_[process], programs_[process], number,
+                                  static_cast<std::int64_t>(partition), device, arguments, outputs.data());
+        for (PJRT_Buffer* b : outputs) out[partition].emplace_back(client.api(), b);
       });
     };
     auto collect = [&](std::size_t partition) {
@@ -104,16 +110,22 @@ class Gang {
         for (std::size_t p = first; p < first + per_thread; ++p) collect(p);
       });
     for (auto& thread : threads) thread.join();
+    donated_.clear();
+    for (const pjrt::Buffer& b : in[0]) donated_.push_back(b.is_deleted());
     for (auto& error : errors)
       if (error) std::rethrow_exception(error);
     return results;
   }
 
+  // Of partition 0's inputs in the last run.
+  const std::vector<bool>& donated() const { return donated_; }
+
  private:
-  InProcessEngine engine_;
-  runtime::CollectiveProgram program_;
+  std::vector<std::unique_ptr<collectives::Engine>> engines_;
+  std::vector<std::shared_ptr<runtime::CollectiveProgram>> programs_;
   int devices_each_;
   std::uint64_t launches_ = 0;
+  std::vector<bool> donated_;
   std::vector<std::unique_ptr<pjrt::Client>> clients_;
   std::vector<pjrt::LoadedExecutable> executables_;
 };

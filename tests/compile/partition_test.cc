@@ -246,10 +246,7 @@ TEST_P(Routes, RunAsXlaRunsTheWhole) {
     auto expected = run_by_xla(c.program, options, inputs);
     Gang gang(program, 2, 2, GetParam());
     for (int launch = 0; launch < 2; ++launch) EXPECT_EQ(gang.run(inputs), expected);
-    if (c.collectives.empty())
-      EXPECT_EQ(gang.engine().calls(), 0);
-    else
-      EXPECT_GT(gang.engine().calls(), 0);
+    EXPECT_EQ(gang.has_exchanged(), !c.collectives.empty());
   }
 }
 
@@ -272,7 +269,7 @@ TEST(Inject, CollectiveBroadcast) {
                                kChannel + R"(}> : (tensor<4x4xf32>) -> tensor<4x4xf32>
       )" + kReturn);
   PartitionedProgram partitioned = partition(partitioner(), program, kOptions);
-  Gang gang(partitioned, 2, 2, Route::hook);
+  Gang gang(partitioned, 2, 2);
   auto inputs = numbers(partitioned);
   auto results = gang.run(inputs);
   for (auto [to, from] : {std::pair{0, 2}, {2, 2}, {1, 1}, {3, 1}}) EXPECT_EQ(results[to][0], inputs[from][0].bytes);
@@ -306,7 +303,7 @@ TEST(Inject, IndependentCollectivesDoNotBlockEachOther) {
     for (int i = 0; i < 16; ++i) out[i] += 66 * std::accumulate(sender + i / 4 * 4, sender + i / 4 * 4 + 4, 0.0f);
   }
   for (auto [processes, devices] : {std::pair{4, 1}, {2, 2}, {1, 4}}) {
-    Gang gang(partitioned, processes, devices, Route::hook);
+    Gang gang(partitioned, processes, devices);
     EXPECT_EQ(gang.run(inputs), expected);
   }
 }
@@ -319,41 +316,24 @@ TEST(Inject, OneThreadLaunchesAllDevicesOfABackgroundProgram) {
     const CompileOptions& options = c.program == kAutomatic ? kAutomaticOptions : kOptions;
     PartitionedProgram program = partition(partitioner(), c.program, options, {.background = true});
     auto inputs = numbers(program);
-    Gang gang(program, 1, kPartitions, Route::hook);
+    Gang gang(program, 1, kPartitions);
     EXPECT_EQ(gang.run(inputs, /*thread_per_device=*/false), run_by_xla(c.program, options, inputs));
   }
 }
 
 TEST(Inject, KeepsDonation) {
   PartitionedProgram program = partition(partitioner(), kAutomatic, kAutomaticOptions);
-  runtime::register_collective_handlers(cpu_plugin());
-  auto client = pjrt::Client::create(cpu_plugin(), {.cpu_device_count = 4});
-  auto executable = inject(*client, program);
-  InProcessEngine engine;
-  runtime::CollectiveProgram collectives(engine.starter());
-  std::vector<std::thread> threads;
-  for (int p = 0; p < kPartitions; ++p)
-    threads.emplace_back([&, p] {
-      const pjrt::Device& device = *client->addressable_devices()[p];
-      runtime::CollectiveLaunch launch{&collectives, 0, p};
-      auto context = runtime::collective_context(cpu_plugin(), &launch);
-      auto inputs = numbers(program, p);
-      pjrt::Buffer a = put(*client, inputs[0], device), b = put(*client, inputs[1], device);
-      auto out =
-          executable.execute(std::array<const pjrt::Buffer*, 2>{&a, &b}, {.device = &device, .context = context.raw()});
-      for (auto& o : out) o.ready().await_for(30s);
-      EXPECT_TRUE(a.is_deleted());
-      EXPECT_FALSE(b.is_deleted());
-    });
-  for (auto& thread : threads) thread.join();
+  Gang gang(program, 2, 2);
+  gang.run(numbers(program));
+  EXPECT_THAT(gang.donated(), ElementsAre(true, false));
 }
 
 TEST(Inject, TheEnginesErrorArrivesWhole) {
   std::string text = manual(all_reduce("%r", "%p", kOverX) + kReturn);
   for (bool background : {false, true}) {
     PartitionedProgram program = partition(partitioner(), text, kOptions, {.background = background});
-    Gang gang(program, 2, 2, Route::hook);
-    gang.engine().fail_with(Error(ErrorCode::peer, "all_reduce", "process 1 died in the middle of it"));
+    Gang gang(program, 2, 2);
+    gang.engine(1).fail(Error(ErrorCode::peer, "all_reduce", "process 1 died in the middle of it"));
     try {
       gang.run(numbers(program));
       ADD_FAILURE() << "no error";
@@ -362,6 +342,19 @@ TEST(Inject, TheEnginesErrorArrivesWhole) {
       EXPECT_THAT(error.what(), HasSubstr("process 1 died in the middle of it"));
     }
   }
+}
+
+// One partition's launch is refused; the others learn it at once, not at their deadline.
+TEST(Inject, AFailedLaunchEndsThatOfTheOthers) {
+  PartitionedProgram program =
+      partition(partitioner(), manual(all_reduce("%r", "%p", kOverX) + kReturn), kOptions, {.background = true});
+  Gang gang(program, 2, 2);
+  auto inputs = numbers(program);
+  inputs[2].clear();
+  auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(gang.run(inputs), Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_NO_THROW(gang.run(numbers(program)));
 }
 
 TEST(Inject, SignaturesOfAllKinds) {
@@ -391,7 +384,7 @@ TEST(Inject, SignaturesOfAllKinds) {
       inputs[p].push_back(
           {type,
            Bytes(static_cast<std::size_t>(type.dims[0]) * 4 % 17 * (type.dims.size() % 2 == 0 ? 0 : 1), std::byte(p))});
-  Gang gang(partitioned, 2, 2, Route::hook);
+  Gang gang(partitioned, 2, 2);
   EXPECT_EQ(gang.run(inputs), run_by_xla(program, kOptions, inputs));
 }
 
