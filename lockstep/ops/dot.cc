@@ -13,17 +13,22 @@
 namespace lockstep {
 namespace lax {
 
-void print_param(Printer& p, Precision v) {
-  print_text(p, v == Precision::default_ ? "Precision.DEFAULT"
-                : v == Precision::high   ? "Precision.HIGH"
-                                         : "Precision.HIGHEST");
+namespace {
+const char* name_of(Precision v) {
+  return v == Precision::default_ ? "DEFAULT" : v == Precision::high ? "HIGH" : "HIGHEST";
 }
+std::pair<Precision, Precision> both_of(const CanonicalPrecision& precision) {
+  return precision.value_or(std::pair(Precision::default_, Precision::default_));
+}
+}  // namespace
+void print_param(Printer& p, Precision v) { print_text(p, fmt::format("Precision.{}", name_of(v))); }
 std::string precision_list(const CanonicalPrecision& precision) {
-  auto name = [](Precision v) {
-    return v == Precision::default_ ? "DEFAULT" : v == Precision::high ? "HIGH" : "HIGHEST";
-  };
-  auto [lhs, rhs] = precision.value_or(std::pair(Precision::default_, Precision::default_));
-  return fmt::format("[{}, {}]", name(lhs), name(rhs));
+  auto [lhs, rhs] = both_of(precision);
+  return fmt::format("[{}, {}]", name_of(lhs), name_of(rhs));
+}
+std::string precision_config(const CanonicalPrecision& precision) {
+  auto [lhs, rhs] = both_of(precision);
+  return fmt::format("[#stablehlo<precision {}>, #stablehlo<precision {}>]", name_of(lhs), name_of(rhs));
 }
 void print_param(Printer& p, const DotDimensionNumbers& v) {
   auto list = [](const Ints& dims) { return int_list(dims); };

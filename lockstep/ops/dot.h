@@ -27,6 +27,8 @@ struct PrecisionPair : std::pair<Precision, Precision> {
 using CanonicalPrecision = std::optional<std::pair<Precision, Precision>>;
 // "[DEFAULT, HIGH]", as StableHLO's precision attribute.
 std::string precision_list(const CanonicalPrecision& precision);
+// "[#stablehlo<precision DEFAULT>, #stablehlo<precision HIGH>]", as convolutions take it.
+std::string precision_config(const CanonicalPrecision& precision);
 
 // JAX's ((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)), written so: {{{1}, {0}}, {{}, {}}}.
 struct DotDimensionNumbers {

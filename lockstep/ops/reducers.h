@@ -28,6 +28,10 @@ Array reducer_and(const Array& a, const Array& b);
 Array reducer_or(const Array& a, const Array& b);
 Array reducer_xor(const Array& a, const Array& b);
 
+// What a computation is known to be, if `init` is the number that is its identity.
+enum class Monoid { none, add, mul, max, min, bitwise_and, bitwise_or, bitwise_xor };
+Monoid monoid_of(const std::function<Array(const Array&, const Array&)>& computation, const Array& init);
+
 // "stablehlo.reduce(%0 init: %c) applies stablehlo.add across dimensions = [0] : ...", one operand.
 std::string emit_reduce(LowerContext& ctx, const char* op, Array (*reducer)(const Array&, const Array&),
                         const Scalar& identity, const Ints& axes, AvalP in_aval, AvalP out_aval, const std::string& in);
