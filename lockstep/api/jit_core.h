@@ -12,6 +12,7 @@
 #include "lockstep/api/shardings.h"
 #include "lockstep/api/tree.h"
 #include "lockstep/core/jaxpr.h"
+#include "lockstep/support/options.h"
 #include "lockstep/trace/array.h"
 
 namespace lockstep {
@@ -20,11 +21,6 @@ namespace compile {
 class Program;
 struct ProgramRequest;
 }  // namespace compile
-
-// First in every options struct, so that no option can be written by position.
-struct OptionsTag {
-  explicit OptionsTag() = default;
-};
 
 namespace internal {
 

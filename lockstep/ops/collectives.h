@@ -41,7 +41,7 @@ std::size_t hash_param(const AxisName& v);
 using AxisIndexGroups = std::vector<Ints>;
 
 struct CollectiveOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   std::optional<AxisIndexGroups> axis_index_groups = std::nullopt;
 };
 
@@ -58,7 +58,7 @@ Array pmax(const Operand& x, const AxisName& axis_name, const CollectiveOptions&
 Array pmin(const Operand& x, const AxisName& axis_name, const CollectiveOptions& options = {});
 
 struct AllGatherOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   std::optional<AxisIndexGroups> axis_index_groups = std::nullopt;
   int axis = 0;
   bool tiled = false;  // concatenated along `axis` instead of stacked in a new one
@@ -67,7 +67,7 @@ struct AllGatherOptions {
 Array all_gather(const Operand& x, const AxisName& axis_name, const AllGatherOptions& options = {});
 
 struct PsumScatterOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   int scatter_dimension = 0;
   std::optional<AxisIndexGroups> axis_index_groups = std::nullopt;
   bool tiled = false;  // the dimension is divided by the axis size and kept; otherwise it must equal it and is dropped
@@ -76,7 +76,7 @@ struct PsumScatterOptions {
 Array psum_scatter(const Operand& x, const AxisName& axis_name, const PsumScatterOptions& options = {});
 
 struct AllToAllOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   int split_axis = 0;
   int concat_axis = 0;
   std::optional<AxisIndexGroups> axis_index_groups = std::nullopt;

@@ -31,7 +31,7 @@ struct ConvLayouts {
 ConvDimensionNumbers conv_dimension_numbers(int rank, const std::optional<ConvLayouts>& layouts);
 
 struct ConvOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   std::optional<Ints> lhs_dilation = std::nullopt;  // > 1: a fractional stride
   std::optional<Ints> rhs_dilation = std::nullopt;
   std::optional<ConvLayouts> dimension_numbers = std::nullopt;  // absent: NC..., OI..., NC...
@@ -48,7 +48,7 @@ Array conv(const Operand& lhs, const Operand& rhs, const Ints& window_strides, c
            const DotOptions& options = {});
 
 struct ConvTransposeOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   std::optional<Ints> rhs_dilation = std::nullopt;
   std::optional<ConvLayouts> dimension_numbers = std::nullopt;  // absent: NHWC, HWIO, NHWC
   bool transpose_kernel = false;  // reverses the kernel and swaps its channels: the gradient of a convolution

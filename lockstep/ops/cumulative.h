@@ -25,7 +25,7 @@ Array cumlogsumexp(const Operand& operand, int axis = 0, bool reverse = false);
 // The same for any associative function of two equally shaped lists of arrays, in logarithmic depth. All arrays have
 // one size along the axis; the function is applied to whole slices.
 struct AssociativeScanOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   bool reverse = false;
   int axis = 0;
 };

@@ -39,7 +39,7 @@ void print_param(Printer& p, const DotDimensionNumbers& v);  // (([1], [0]), ([]
 std::size_t hash_param(const DotDimensionNumbers& v);
 
 struct DotOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   std::optional<PrecisionPair> precision = std::nullopt;
   std::optional<DType> preferred_element_type = std::nullopt;  // of the sums and the result
 };

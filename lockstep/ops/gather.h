@@ -40,7 +40,7 @@ std::size_t hash_param(const ScatterDimensionNumbers& v);
 // Absent mode: fill_or_drop. Absent fill value: NaN for inexact types, the smallest for signed and the largest for
 // unsigned integers, true for bool.
 struct GatherOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   bool unique_indices = false;
   bool indices_are_sorted = false;
   std::optional<GatherScatterMode> mode = std::nullopt;
@@ -50,7 +50,7 @@ Array gather(const Operand& operand, const Operand& start_indices, const GatherD
              const Shape& slice_sizes, const GatherOptions& options = {});
 
 struct ScatterOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   bool indices_are_sorted = false;
   bool unique_indices = false;
   std::optional<GatherScatterMode> mode = std::nullopt;

@@ -15,7 +15,7 @@ extern const Primitive sort_p, top_k_p;
 namespace lax {
 
 struct SortOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   int dimension = -1;
   bool is_stable = true;
   int num_keys = 1;

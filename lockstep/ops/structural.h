@@ -80,7 +80,7 @@ Array index_in_dim(const Operand& operand, std::int64_t index, int axis = 0, boo
 // A block of static size at traced places. Starts are clamped so that the block fits; negative ones count from the end
 // unless told not to.
 struct DynamicSliceOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   bool allow_negative_indices = true;
 };
 Array dynamic_slice(const Operand& operand, const Arrays& start_indices, const Shape& slice_sizes,

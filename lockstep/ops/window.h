@@ -40,7 +40,7 @@ std::int64_t dilate_dim(std::int64_t size, std::int64_t dilation);
 std::int64_t stride_dim(std::int64_t size, std::int64_t window, std::int64_t stride);
 
 struct ReduceWindowOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   std::optional<Ints> window_strides = std::nullopt;  // 1 if absent, as the dilations are
   Padding padding = "VALID";
   std::optional<Ints> base_dilation = std::nullopt;
