@@ -48,6 +48,7 @@ Table& table() {
 }
 
 Arrays evaluate(const Primitive& primitive, std::span<const Array> in, const ParamsRef& params) {
+  if (primitive.evaluate) return primitive.evaluate(params.get(), in);
   Key key{&primitive, params, {}, {}, config::fingerprint()};
   for (auto& a : in) {
     key.avals.push_back(a.aval());

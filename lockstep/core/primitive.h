@@ -38,6 +38,8 @@ using BatchRule = BatchOut (*)(const Params* params, const BatchIn& in);
 using LowerRule = void (*)(LowerContext& ctx, const Params* params, std::span<const AvalP> in_avals,
                            std::span<const AvalP> out_avals, std::span<const std::string> in,
                            std::vector<std::string>& out);
+// Runs an equation outside any trace, for primitives that are not compiled by themselves.
+using EvaluateRule = std::vector<Array> (*)(const Params* params, std::span<const Array> in);
 using ExamplesRule = std::vector<Example> (*)();
 // The names of mesh or vmap axes that an equation uses (collectives); null for all others.
 using AxisNamesRule = std::vector<std::string> (*)(const Params* params);
@@ -50,6 +52,7 @@ struct Primitive {
   TransposeRule transpose = nullptr;
   BatchRule batch = nullptr;
   LowerRule lower = nullptr;
+  EvaluateRule evaluate = nullptr;  // without it the equation is compiled and run
   ExamplesRule examples = nullptr;
   AxisNamesRule axis_names = nullptr;
   bool multiple_results = false;

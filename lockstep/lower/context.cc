@@ -1,7 +1,9 @@
 #include "lockstep/lower/context.h"
 
+#include <algorithm>
 #include <cctype>
 
+#include "lockstep/sharding/sharding.h"
 #include "lockstep/support/error.h"
 
 namespace lockstep {
@@ -16,6 +18,7 @@ std::string i64_array(const Shape& s) {
   for (std::size_t i = 0; i < s.size(); ++i) text += (i ? ", " : ": ") + std::to_string(s[i]);
   return text + ">";
 }
+std::string mesh_symbol(std::size_t index) { return index == 0 ? "mesh" : fmt::format("mesh_{}", index - 1); }
 std::string function_type(std::span<const AvalP> in, std::span<const AvalP> out) {
   std::string text = "(";
   for (std::size_t i = 0; i < in.size(); ++i) text += (i ? ", " : "") + in[i]->mlir;
@@ -50,6 +53,12 @@ std::vector<std::string> LowerContext::emit_many(std::size_t count, std::string_
   }
   end_line();
   return names;
+}
+std::string LowerContext::mesh_symbol(const Mesh& mesh) {
+  auto at = std::find(meshes_.begin(), meshes_.end(), mesh);
+  auto index = static_cast<std::size_t>(at - meshes_.begin());
+  if (at == meshes_.end()) meshes_.push_back(mesh);
+  return lockstep::mesh_symbol(index);
 }
 void LowerContext::begin_region() {
   saved_bodies_.push_back(std::move(body_));
@@ -164,13 +173,14 @@ class ModuleLowering {
   static std::string run(const ClosedJaxpr& j, const ModuleOptions& options) {
     LowerContext ctx;
     ctx.axes = options.axes;
+    ctx.meshes_ = options.meshes;
     ctx.symbol_counts_["main"] = 1;
     AvalList ins = j->in_avals(), outs = j->out_avals();
     std::string text;
     auto out = std::back_inserter(text);
     fmt::format_to(out, "module @{} attributes {{mhlo.num_partitions = {} : i32, mhlo.num_replicas = 1 : i32}} {{\n",
                    options.name, options.num_partitions);
-    if (!options.mesh.empty()) fmt::format_to(out, "  sdy.mesh @mesh = {}\n", options.mesh);
+    const std::size_t meshes_at = text.size();
     text += "  func.func public @main(";
     std::vector<std::string> args;
     for (std::size_t i = 0; i < ins.size(); ++i) {
@@ -190,10 +200,18 @@ class ModuleLowering {
     std::string ret = "return";
     for (std::size_t i = 0; i < results.size(); ++i) ret += (i ? ", " : " ") + results[i];
     ctx.line(results.empty() ? ret : ret + " : " + types);
+    text.insert(meshes_at, meshes(ctx.meshes_, options.devices));
     return text + ctx.body_ + "  }\n" + ctx.functions_ + "}\n";
   }
 
  private:
+  static std::string meshes(std::span<const Mesh> all, std::span<const int> devices) {
+    std::string text;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      text += fmt::format("  sdy.mesh @{} = {}\n", lockstep::mesh_symbol(i),
+                          sdy_mesh(all[i], devices.empty() ? all[0].device_ids() : devices));
+    return text;
+  }
   static void attributes(std::string& text, const LowerArgument& a, bool input) {
     std::string list;
     auto add = [&](std::string item) { list += (list.empty() ? "" : ", ") + item; };

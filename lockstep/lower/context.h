@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/core/jaxpr.h"
+#include "lockstep/sharding/mesh.h"
 
 namespace lockstep {
 
@@ -59,8 +60,9 @@ class LowerContext {
   // A private function for the jaxpr, made once per module; its symbol name.
   std::string function_for(const ClosedJaxpr& j, std::string_view name);
 
-  std::vector<LowerAxis> axes;       // the mesh axes in scope, major to minor
-  std::string mesh_symbol = "mesh";  // of the sdy.mesh that shardings refer to
+  std::vector<LowerAxis> axes;  // the mesh axes in scope, major to minor
+  // The symbol of the sdy.mesh operation for a mesh, which is added to the module if it is not there.
+  std::string mesh_symbol(const Mesh& mesh);
   std::int64_t next_channel() { return ++channel_; }
   // The location of the equation being lowered, and a stable id for it.
   LocationId where = 0;
@@ -71,6 +73,7 @@ class LowerContext {
   void indent();
   void end_line();
 
+  std::vector<Mesh> meshes_;
   std::string body_;
   std::vector<std::string> saved_bodies_;
   std::string functions_;  // finished private functions
@@ -81,6 +84,8 @@ class LowerContext {
   std::int64_t channel_ = 0;
 };
 
+// The symbol of the i-th mesh of a module: mesh, mesh_0, mesh_1 ...
+std::string mesh_symbol(std::size_t index);
 // "[0, 1]": a list of integers as StableHLO's attributes want them; "array<i64: 0, 1>" with its type.
 std::string int_list(const Shape& s);
 std::string i64_array(const Shape& s);
@@ -96,7 +101,10 @@ struct LowerArgument {
 struct ModuleOptions {
   std::string name = "jit_main";
   std::int64_t num_partitions = 1;
-  std::string mesh;  // the text of the sdy.mesh operation's mesh, e.g. <["x"=2, "y"=2]>; empty without one
+  // The meshes that the arguments' shardings refer to, in order: @mesh, @mesh_0, @mesh_1 ...
+  std::vector<Mesh> meshes;
+  // The devices of the program, by partition; empty: those of the first mesh. Meshes in another order say so.
+  std::vector<int> devices;
   std::vector<LowerAxis> axes;
   std::vector<LowerArgument> in, out;  // one per argument and result, or empty
   bool locations = false;              // loc("e<id>") on every operation; the canonical text has none

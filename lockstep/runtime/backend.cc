@@ -8,8 +8,7 @@
 
 #include "lockstep/support/error.h"
 
-namespace lockstep {
-namespace runtime {
+namespace lockstep::runtime {
 namespace {
 
 constexpr int kCpuDevicesPerProcess = 2048;
@@ -93,20 +92,4 @@ Backend& backend() {
 }
 bool is_backend_created() { return created.load(std::memory_order_acquire) != nullptr; }
 
-}  // namespace runtime
-
-std::span<const Device> devices() { return runtime::backend().devices(); }
-std::span<const Device> local_devices() { return runtime::backend().local_devices(); }
-int device_count() { return static_cast<int>(devices().size()); }
-int local_device_count() { return static_cast<int>(local_devices().size()); }
-int process_index() { return runtime::backend().process_index(); }
-int process_count() { return runtime::backend().process_count(); }
-std::string default_backend() { return runtime::backend().platform(); }
-
-std::string to_string(const Device& d) {
-  std::string name = d.platform;
-  if (!name.empty()) name[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(name[0])));
-  return fmt::format("{}Device(id={})", name, d.id);
-}
-
-}  // namespace lockstep
+}  // namespace lockstep::runtime

@@ -1,5 +1,5 @@
-// The devices of this process and its gang, and the PJRT clients behind them. Made on first use, then immortal: static
-// arrays may outlive main.
+// The PJRT clients behind the devices of this process and its gang. Made on first use, then immortal: static arrays may
+// outlive main.
 #pragma once
 
 #include <map>
@@ -10,30 +10,7 @@
 #include <vector>
 
 #include "lockstep/pjrt/client.h"
-
-namespace lockstep {
-
-// A device of any process of the gang.
-struct Device {
-  int id = 0;  // unique in the gang; on CPU, process_index * 2048 + local_hardware_id, as in JAX
-  int process_index = 0;
-  int local_hardware_id = 0;  // its place among its process's devices
-  std::string platform;       // "cpu"
-  std::string kind;           // "cpu", "NVIDIA H100 80GB HBM3"
-  bool operator==(const Device& o) const { return id == o.id; }
-};
-std::string to_string(const Device& d);  // "CpuDevice(id=0)"
-
-// The first call of any of these makes the backend. Spans live for ever.
-std::span<const Device> devices();        // of all processes, by id
-std::span<const Device> local_devices();  // of this process
-int device_count();
-int local_device_count();
-int process_index();
-int process_count();
-std::string default_backend();  // "cpu"
-
-}  // namespace lockstep
+#include "lockstep/runtime/devices.h"
 
 namespace lockstep::runtime {
 

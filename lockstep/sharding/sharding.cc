@@ -137,6 +137,8 @@ NamedSharding::NamedSharding(const Mesh& mesh, const PartitionSpec& spec, std::s
   sharding_ = &named_sharding(mesh, spec);
 }
 
+ShardingLike::ShardingLike(const Device& d) : sharding_(&single_device_sharding(d.id)) {}
+
 const Sharding& ShardingLike::resolve(std::string_view operation) const {
   if (sharding_ != nullptr) return *sharding_;
   Mesh mesh = current_mesh();

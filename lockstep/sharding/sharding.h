@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/core/shape.h"
+#include "lockstep/sharding/device.h"
 #include "lockstep/sharding/mesh.h"
 #include "lockstep/sharding/spec.h"
 
@@ -106,6 +107,7 @@ class ShardingLike {
  public:
   ShardingLike(const Sharding& s) : sharding_(&s) {}
   ShardingLike(const NamedSharding& s) : sharding_(&s.get()) {}
+  ShardingLike(const Device& d);
   ShardingLike(const PartitionSpec& spec) : spec_(spec) {}
   ShardingLike(const Mesh& mesh, const PartitionSpec& spec,
                std::source_location where = std::source_location::current())

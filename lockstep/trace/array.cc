@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "lockstep/runtime/concrete.h"
-#include "lockstep/runtime/transfer.h"
+#include "lockstep/runtime/arrays.h"
+#include "lockstep/runtime/backend.h"
 #include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 #include "lockstep/trace/trace.h"
@@ -42,8 +42,19 @@ std::string joined(const std::vector<std::string>& words) {
               where != 0 ? where : t.where);
 }
 
-// What lies below the transformations that leave a value known.
-Array known(Array a, const char* operation) {
+Scalar value_of(const Array& array, const char* operation) {
+  Array a = known_value(array, operation);
+  if (a.size() != 1)
+    throw_error(ErrorCode::shape, operation, "the array must have exactly one element; its shape is {}",
+                to_tuple_string(a.shape()));
+  if (a.value()->kind() == Value::Kind::scalar) return static_cast<const ScalarValue*>(a.value())->scalar;
+  return runtime::item(*runtime::as_concrete(a.value()), operation);
+}
+
+}  // namespace
+
+Array known_value(const Array& array, const char* operation) {
+  Array a = array;
   if (!a.has_value())
     throw_error(ErrorCode::invalid_argument, operation, "the array is empty: nothing was assigned to it");
   while (a.is_tracer()) {
@@ -55,17 +66,6 @@ Array known(Array a, const char* operation) {
   }
   return a;
 }
-
-Scalar value_of(const Array& array, const char* operation) {
-  Array a = known(array, operation);
-  if (a.size() != 1)
-    throw_error(ErrorCode::shape, operation, "the array must have exactly one element; its shape is {}",
-                to_tuple_string(a.shape()));
-  if (a.value()->kind() == Value::Kind::scalar) return static_cast<const ScalarValue*>(a.value())->scalar;
-  return runtime::item(*runtime::as_concrete(a.value()), operation);
-}
-
-}  // namespace
 
 ValueRef scalar_value(bool v) { return ValueRef(new ScalarValue(Scalar(v), false)); }
 ValueRef scalar_value(std::int64_t v) { return integer_value(v); }
@@ -103,9 +103,39 @@ Scalar Array::item_scalar() const { return value_of(*this, "item"); }
 
 const Array& Array::block_until_ready(std::source_location where) const {
   LocationScope scope(where);
-  Array a = known(*this, "block_until_ready");
+  Array a = known_value(*this, "block_until_ready");
   if (auto* c = runtime::as_concrete(a.value())) c->await();
   return *this;
+}
+
+const Sharding& Array::sharding(std::source_location where) const {
+  LocationScope scope(where);
+  Array a = known_value(*this, "sharding");
+  auto* c = runtime::as_concrete(a.value());
+  return c ? runtime::sharding_of(*c) : single_device_sharding(runtime::backend().local_devices()[0].id);
+}
+
+bool Array::is_fully_addressable(std::source_location where) const {
+  LocationScope scope(where);
+  Array a = known_value(*this, "is_fully_addressable");
+  auto* c = runtime::as_concrete(a.value());
+  return c == nullptr || runtime::is_fully_addressable(*c);
+}
+
+std::vector<Shard> Array::addressable_shards(std::source_location where) const {
+  LocationScope scope(where);
+  Array a = known_value(*this, "addressable_shards");
+  if (a.value()->kind() == Value::Kind::scalar)
+    a = Array(runtime::scalar_array(static_cast<const ScalarValue*>(a.value())->scalar, a.weak_type()));
+  auto& c = *runtime::as_concrete(a.value());
+  const Sharding& s = runtime::sharding_of(c);
+  std::vector<Shard> shards;
+  for (auto& local : Placement::of(s).local())
+    shards.push_back({.data = Array(runtime::shard_view(c, shards.size())),
+                      .index = s.region(local.partition, a.shape()),
+                      .device_id = s.device_ids()[static_cast<std::size_t>(local.partition)],
+                      .replica_id = s.replica(local.partition)});
+  return shards;
 }
 
 }  // namespace lockstep

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/core/value.h"
+#include "lockstep/sharding/sharding.h"
 #include "lockstep/support/location.h"
 
 namespace lockstep {
@@ -25,7 +26,7 @@ concept Number = std::integral<T> || std::floating_point<T> || std::same_as<T, s
 class Index;      // numpy/indexing.h
 class IndexList;  // what goes between the brackets
 class IndexUpdate;
-struct None_t;
+struct Shard;
 
 // A host number as JAX types Python numbers: bool strong; integers weak int32 (int64 with x64), floats weak float32
 // (float64), complex weak. Integers that do not fit are an Error(dtype).
@@ -101,6 +102,13 @@ class Array {
   // Waits until the data is there; an error of the computation comes out here. Returns *this.
   const Array& block_until_ready(std::source_location where = std::source_location::current()) const;
 
+  // Where it lies; of the value under a tracer that only adds to it, else Error(concretization). A number on the host
+  // counts as an array on the default device.
+  const Sharding& sharding(std::source_location where = std::source_location::current()) const;
+  // Whether this process holds all of it, or only some shards.
+  bool is_fully_addressable(std::source_location where = std::source_location::current()) const;
+  std::vector<Shard> addressable_shards(std::source_location where = std::source_location::current()) const;
+
   // NumPy's methods, thin (numpy/).
   Array reshape(Shape shape, std::source_location where = std::source_location::current()) const;
   Array astype(DType dtype, std::source_location where = std::source_location::current()) const;
@@ -143,6 +151,14 @@ class Array {
 };
 
 using Arrays = std::vector<Array>;
+
+// The part of an array on one of this process's devices.
+struct Shard {
+  Array data;  // on that device; shares the array's memory
+  Region index;
+  int device_id;
+  std::int64_t replica_id;  // 0: the first of those that hold the same part
+};
 
 // One side of an operator, or an argument that may be a number: an array, or a number taken exactly, and the user's
 // line.

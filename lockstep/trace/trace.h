@@ -61,6 +61,10 @@ class Tracer : public Value {
 
 // Throws Error(escaped_tracer) if the value is a tracer of a trace that has ended.
 void check_alive(const Array& a);
+// The array below the transformations that leave its value known: concrete, or a number on the host. Errors on behalf
+// of `operation`: concretization if it is not known, which names the arguments that it depends on; invalid_argument if
+// the array is empty.
+Array known_value(const Array& a, const char* operation);
 
 // Records equations. While a staging JaxprTrace is open, equations without tracers are recorded too.
 class JaxprTrace final : public Trace {
