@@ -17,7 +17,8 @@ add_library(lockstep_protobuf INTERFACE)
 target_link_libraries(lockstep_protobuf INTERFACE protobuf::libprotobuf)
 
 add_library(lockstep_grpc INTERFACE)
-target_link_libraries(lockstep_grpc INTERFACE gRPC::grpc++ protobuf::libprotobuf OpenSSL::Crypto)
+find_package(absl REQUIRED)
+target_link_libraries(lockstep_grpc INTERFACE gRPC::grpc++ absl::synchronization protobuf::libprotobuf OpenSSL::Crypto)
 
 find_library(GLOO_LIBRARY gloo REQUIRED)
 add_library(lockstep_gloo INTERFACE)

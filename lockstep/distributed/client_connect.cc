@@ -1,0 +1,187 @@
+#include <random>
+
+#include "lockstep/distributed/address.h"
+#include "lockstep/distributed/client_impl.h"
+#include "lockstep/distributed/coordinator.h"
+#include "lockstep/support/log.h"
+
+namespace lockstep::distributed {
+
+namespace {
+
+constexpr Milliseconds first_pause{20};
+constexpr Milliseconds longest_pause{1000};
+constexpr Milliseconds probe_time{2000};
+constexpr Milliseconds inquiry_time{2000};
+constexpr Milliseconds welcome_time{10000};
+constexpr std::size_t most_named = 16;
+
+double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+std::shared_ptr<grpc::Channel> make_channel(const std::string& target) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+void Client::Impl::progress(const std::string& text) const {
+  if (options_.progress)
+    options_.progress(text);
+  else if (log::enabled(log::Level::warning))
+    log::write(log::Level::info, text);
+}
+
+std::string Client::Impl::reach_coordinator(bool probing, std::string& reason) const {
+  std::string error;
+  auto endpoints = resolve(parse_address(options_.address, "initialize"), error);
+  if (endpoints.empty()) reason = "its name can't be resolved: " + error;
+  for (auto& endpoint : endpoints) {
+    reason = probing ? probe(endpoint, probe_time) : "";
+    if (reason.empty()) return (endpoint.ipv6 ? "ipv6:" : "ipv4:") + endpoint.numeric;
+    reason = fmt::format("{}: {}", endpoint.numeric, reason);
+  }
+  return "";
+}
+
+std::string Client::Impl::joined_and_missing() {
+  grpc::ClientContext context;
+  prepare(context, Clock::now() + inquiry_time);
+  coordination::WatchTasksRequest request;
+  request.set_version(-1);
+  coordination::WatchTasksResponse response;
+  grpc::Status status = stub_->WatchTasks(&context, request, &response);
+  if (!status.ok()) return "the coordinator does not answer: " + status.error_message();
+  std::vector<int> joined, missing;
+  std::string names;
+  for (auto& task : response.tasks()) {
+    if (task.state() == coordination::Task::ABSENT) {
+      missing.push_back(task.process_id());
+      continue;
+    }
+    joined.push_back(task.process_id());
+    if (joined.size() <= most_named)
+      names += fmt::format("{}{} ({}, pid {})", names.empty() ? "" : ", ", task.process_id(), task.identity().host(),
+                           task.identity().pid());
+  }
+  if (joined.size() > most_named) names = process_ranges(joined);
+  return fmt::format("{} of {} processes have joined: {}; missing: {}", joined.size(), response.tasks_size(),
+                     names.empty() ? "none" : names, process_ranges(missing));
+}
+
+bool Client::Impl::try_register(const std::string& target, Time began, Time deadline, Time& next_progress,
+                                std::string& reason) {
+  channel_ = make_channel(target);
+  stub_ = CoordinationService::NewStub(channel_);
+  grpc::ClientContext context;
+  prepare(context, Time::max());
+  coordination::RegisterRequest request;
+  request.set_protocol(coordinator::protocol_version);
+  request.set_process_id(options_.process_id);
+  request.set_num_processes(options_.num_processes);
+  request.set_incarnation(caller_.incarnation());
+  to_proto(options_.identity, request.mutable_identity());
+  coordination::RegisterResponse response;
+  grpc::Status status;
+  bool done = false;
+  std::unique_lock lock(mutex_);
+  stub_->async()->Register(&context, &request, &response, [&](grpc::Status s) {
+    std::lock_guard inner(mutex_);
+    status = std::move(s);
+    done = true;
+    changed_.notify_all();
+  });
+  lock.unlock();
+  listen();
+  struct Retreat {
+    Impl& client;
+    bool needed = true;
+    ~Retreat() {
+      if (needed) client.unlisten();
+    }
+  } retreat{*this};
+  lock.lock();
+  std::string timed_out;
+  while (!changed_.wait_until(lock, std::min(deadline, next_progress), [&] { return done; })) {
+    lock.unlock();
+    bool late = Clock::now() >= deadline;
+    std::string state = joined_and_missing();
+    if (late) {
+      timed_out = std::move(state);
+      context.TryCancel();
+      lock.lock();
+      changed_.wait(lock, [&] { return done; });
+      break;
+    }
+    progress(fmt::format("waiting for the other processes for {:.0f} s: {}", seconds(Clock::now() - began), state));
+    next_progress += options_.progress_interval;
+    lock.lock();
+  }
+  if (status.error_code() == grpc::StatusCode::CANCELLED && !timed_out.empty())
+    throw_error(ErrorCode::timeout, "initialize",
+                "timed out after {:.1f} s; {}. Every process has to be started with the same coordinator address ({}) "
+                "and its own process id.",
+                seconds(Clock::now() - began), timed_out, options_.address);
+  switch (status.error_code()) {
+    case grpc::StatusCode::OK:
+      break;
+    case grpc::StatusCode::UNIMPLEMENTED:
+      throw_error(ErrorCode::distributed, "initialize",
+                  "the server at {} is not a lockstep coordinator; another program listens there", options_.address);
+    case grpc::StatusCode::PERMISSION_DENIED:
+      throw_error(ErrorCode::distributed, "initialize",
+                  "the coordinator at {} refuses this process: {}. LOCKSTEP_TOKEN has to be the same on every process.",
+                  options_.address, status.error_message());
+    default:
+      reason = status.error_message();
+      return false;
+  }
+  if (response.problem().code() != Problem::OK)
+    throw_error(error_code(response.problem().code()), "initialize", "{}", response.problem().message());
+  caller_.set_service(response.service());
+  heartbeat_timeout_ = Milliseconds(response.heartbeat_timeout_ms());
+  roster_ = std::move(*response.mutable_roster());
+  retreat.needed = false;
+  return true;
+}
+
+void Client::Impl::connect() {
+  Time began = Clock::now(), deadline = began + options_.initialization_timeout;
+  Time next_progress = began + options_.progress_interval;
+  std::string reason;
+  std::minstd_rand random(caller_.incarnation());
+  Milliseconds pause = first_pause;
+  for (bool first = true;; first = false) {
+    std::string target = reach_coordinator(!first, reason);
+    if (!target.empty() && try_register(target, began, deadline, next_progress, reason)) break;
+    if (Clock::now() >= deadline)
+      throw_error(ErrorCode::timeout, "initialize",
+                  "no coordinator at {} for {:.1f} s ({}): process 0, which runs it, has not been started or has "
+                  "ended, or the address is wrong, or a firewall is in between",
+                  options_.address, seconds(Clock::now() - began), reason);
+    if (Clock::now() >= next_progress) {
+      progress(fmt::format("waiting for the coordinator (process 0) at {} for {:.0f} s: {}", options_.address,
+                           seconds(Clock::now() - began), reason));
+      next_progress += options_.progress_interval;
+    }
+    std::uniform_int_distribution<int> jitter(0, static_cast<int>(pause.count() / 2));
+    Time wake = Clock::now() + pause + Milliseconds(jitter(random));
+    std::this_thread::sleep_until(std::min(wake, deadline));
+    pause = std::min(2 * pause, longest_pause);
+  }
+  std::unique_lock lock(mutex_);
+  connected_ = true;
+  last_answer_ = Clock::now();
+  lock.unlock();
+  thread_ = std::thread([this] { run(); });
+  lock.lock();
+  changed_.wait_for(lock, welcome_time, [&] { return welcome_ || failure_ || ended_; });
+  if (failure_) throw to_error(*failure_, "initialize");
+}
+
+}  // namespace lockstep::distributed

@@ -1,0 +1,395 @@
+#include "lockstep/distributed/service.h"
+
+#include <absl/synchronization/mutex.h>
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "lockstep/distributed/address.h"
+#include "lockstep/distributed/coordination.grpc.pb.h"
+#include "lockstep/distributed/coordinator.h"
+#include "lockstep/support/error.h"
+#include "lockstep/support/log.h"
+
+namespace lockstep::distributed {
+
+using namespace coordination;  // NOLINT: the messages
+using coordinator::Call;
+using coordinator::CallFor;
+using coordinator::Clock;
+using coordinator::Coordinator;
+using coordinator::Outbox;
+using coordinator::Time;
+
+namespace {
+
+constexpr std::chrono::milliseconds grain{100};
+constexpr std::chrono::seconds time_to_flush{1};
+
+std::uint64_t random_number() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
+}
+
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() != b.size();
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  return difference == 0;
+}
+
+}  // namespace
+
+// Locking: `mutex_` guards the coordinator, the outbox is run after it is released. gRPC calls into Held and Stream
+// from its own threads; both outlive the coordinator's knowledge of them, because a call is finished only by whoever
+// took it out of the coordinator.
+class Service::Impl final : public CoordinationService::CallbackService {
+ public:
+  explicit Impl(const ServiceOptions& options)
+      : token_(options.token),
+        coordinator_({.num_processes = options.num_processes,
+                      .incarnation = random_number(),
+                      .heartbeat_timeout = options.heartbeat_timeout},
+                     Clock::now()) {
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+    Address address = parse_address(options.bind_address, "initialize");
+    check_bindable(address, "initialize");
+    std::string error;
+    auto endpoints = resolve(address, error);
+    if (options.token.empty() && options.num_processes > 1 && !endpoints.empty() && !endpoints.front().loopback)
+      log::warning(
+          "the coordinator listens on {} without a token: whoever reaches the port can join or end the gang. Set "
+          "LOCKSTEP_TOKEN to the same secret on every process.",
+          address.text());
+    grpc::ServerBuilder builder;
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.SetMaxReceiveMessageSize(-1);
+    builder.SetMaxSendMessageSize(-1);
+    builder.AddListeningPort(endpoints.empty() ? address.text() : endpoints.front().numeric,
+                             grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port_ == 0)
+      throw_error(ErrorCode::distributed, "initialize", "the coordinator could not listen on {}", address.text());
+    housekeeper_ = std::thread([this] { keep_house(); });
+  }
+
+  ~Impl() override { stop("the coordinator was ended"); }
+
+  void stop(const std::string& reason) {
+    {
+      std::unique_lock lock(mutex_);
+      if (stopping_) return;
+      stopping_ = true;
+      Outbox out;
+      coordinator_.stop(reason, out);
+      lock.unlock();
+      out.run();
+    }
+    wake_.notify_all();
+    housekeeper_.join();
+    server_->Shutdown(std::chrono::system_clock::now() + time_to_flush);
+    server_->Wait();
+    std::unique_lock lock(mutex_);
+    drained_.wait(lock, [&] { return open_ == 0; });
+  }
+
+  int port() const { return port_; }
+
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const RegisterRequest* request,
+                                     RegisterResponse* response) override {
+    return hold<RegisterResponse>(context, response, request->process_id(), [&](auto* call, Time now, Outbox& out) {
+      coordinator_.register_task(*request, call, now, out);
+    });
+  }
+  grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context, const HeartbeatRequest* request,
+                                      HeartbeatResponse* response) override {
+    return hold<HeartbeatResponse>(context, response, -1, [&](auto* call, Time now, Outbox& out) {
+      coordinator_.heartbeat(*request, response, now);
+      out.finish(call);
+    });
+  }
+  grpc::ServerUnaryReactor* ReportError(grpc::CallbackServerContext* context, const ReportErrorRequest* request,
+                                        ReportErrorResponse* response) override {
+    return hold<ReportErrorResponse>(context, response, -1, [&](auto* call, Time now, Outbox& out) {
+      coordinator_.report_error(*request, call, now, out);
+    });
+  }
+  grpc::ServerUnaryReactor* WatchTasks(grpc::CallbackServerContext* context, const WatchTasksRequest* request,
+                                       WatchTasksResponse* response) override {
+    return hold<WatchTasksResponse>(context, response, -1, [&](auto* call, Time now, Outbox& out) {
+      coordinator_.watch_tasks(*request, call, now, out);
+    });
+  }
+  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context, const ShutdownRequest* request,
+                                     ShutdownResponse* response) override {
+    return member(context, request, response,
+                  [&](auto* call, Time now, Outbox& out) { coordinator_.shut_down(*request, call, now, out); });
+  }
+  grpc::ServerUnaryReactor* Insert(grpc::CallbackServerContext* context, const InsertRequest* request,
+                                   InsertResponse* response) override {
+    return member(context, request, response,
+                  [&](auto* call, Time, Outbox& out) { coordinator_.kv().insert(*request, call, out); });
+  }
+  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context, const GetRequest* request,
+                                GetResponse* response) override {
+    return member(context, request, response,
+                  [&](auto* call, Time now, Outbox& out) { coordinator_.kv().get(*request, call, now, out); });
+  }
+  grpc::ServerUnaryReactor* TryGet(grpc::CallbackServerContext* context, const TryGetRequest* request,
+                                   TryGetResponse* response) override {
+    return member(context, request, response, [&](auto* call, Time, Outbox& out) {
+      coordinator_.kv().try_get(*request, response);
+      out.finish(call);
+    });
+  }
+  grpc::ServerUnaryReactor* Directory(grpc::CallbackServerContext* context, const DirectoryRequest* request,
+                                      DirectoryResponse* response) override {
+    return member(context, request, response, [&](auto* call, Time, Outbox& out) {
+      coordinator_.kv().directory(*request, response);
+      out.finish(call);
+    });
+  }
+  grpc::ServerUnaryReactor* Increment(grpc::CallbackServerContext* context, const IncrementRequest* request,
+                                      IncrementResponse* response) override {
+    return member(context, request, response, [&](auto* call, Time, Outbox& out) {
+      coordinator_.kv().increment(*request, response, out);
+      out.finish(call);
+    });
+  }
+  grpc::ServerUnaryReactor* Delete(grpc::CallbackServerContext* context, const DeleteRequest* request,
+                                   DeleteResponse* response) override {
+    return member(context, request, response, [&](auto* call, Time, Outbox& out) {
+      coordinator_.kv().erase(*request);
+      out.finish(call);
+    });
+  }
+  grpc::ServerUnaryReactor* Barrier(grpc::CallbackServerContext* context, const BarrierRequest* request,
+                                    BarrierResponse* response) override {
+    return member(context, request, response,
+                  [&](auto* call, Time now, Outbox& out) { coordinator_.barriers().enter(*request, call, now, out); });
+  }
+  grpc::ServerUnaryReactor* CancelBarrier(grpc::CallbackServerContext* context, const CancelBarrierRequest* request,
+                                          CancelBarrierResponse* response) override {
+    return member(context, request, response, [&](auto* call, Time, Outbox& out) {
+      coordinator_.barriers().cancel(*request, response, out);
+      out.finish(call);
+    });
+  }
+  grpc::ServerUnaryReactor* Agree(grpc::CallbackServerContext* context, const AgreeRequest* request,
+                                  AgreeResponse* response) override {
+    return member(context, request, response, [&](auto* call, Time now, Outbox& out) {
+      coordinator_.agreements().agree(*request, call, now, out);
+    });
+  }
+  grpc::ServerUnaryReactor* Differ(grpc::CallbackServerContext* context, const DifferRequest* request,
+                                   DifferResponse* response) override {
+    return member(context, request, response, [&](auto* call, Time now, Outbox& out) {
+      coordinator_.agreements().differ(*request, call, now, out);
+    });
+  }
+  grpc::ServerWriteReactor<Event>* Listen(grpc::CallbackServerContext* context, const ListenRequest* request) override {
+    opened();
+    auto* stream = new Stream(*this, request->caller().process_id());
+    if (!allowed(*context)) {
+      stream->refuse({grpc::StatusCode::PERMISSION_DENIED, wrong_token});
+      return stream;
+    }
+    Outbox out;
+    {
+      std::lock_guard lock(mutex_);
+      coordinator_.listen(*request, stream, Clock::now(), out);
+    }
+    out.run();
+    return stream;
+  }
+
+ private:
+  static constexpr const char* wrong_token = "the token is not the coordinator's";
+
+  // A unary call from its arrival to its end.
+  template <class Response>
+  class Held final : public grpc::ServerUnaryReactor, public CallFor<Response> {
+   public:
+    explicit Held(Impl& service) : service_(service) {}
+    void finish() override { Finish(grpc::Status::OK); }
+    void OnCancel() override {
+      {
+        std::lock_guard lock(service_.mutex_);
+        if (this->answered) return;
+        this->answered = true;
+        service_.coordinator_.forget(this);
+      }
+      Finish(grpc::Status::CANCELLED);
+    }
+    void OnDone() override {
+      Impl& service = service_;
+      delete this;
+      service.closed();
+    }
+
+   private:
+    Impl& service_;
+  };
+
+  // An event stream. All its state is guarded by the service's mutex; one write is in flight at a time. It goes when
+  // gRPC is done with it and no outbox refers to it.
+  class Stream final : public grpc::ServerWriteReactor<Event>, public coordinator::Listener {
+   public:
+    Stream(Impl& service, int process) : service_(service), process_(process) {}
+    void send(const Event& event, Outbox& out) override {
+      queue_.push_back(event);
+      pump_later(out);
+    }
+    void close(Outbox& out) override {
+      closing_ = true;
+      pump_later(out);
+    }
+    void refuse(const grpc::Status& status) {
+      finished_ = true;
+      Finish(status);
+    }
+    void OnWriteDone(bool ok) override {
+      pump([this] { writing_ = false; });
+    }
+    void OnCancel() override {
+      pump([this] {
+        closing_ = true;
+        queue_.clear();
+        service_.coordinator_.listener_gone(process_, this, Clock::now());
+      });
+    }
+    void OnDone() override {
+      pump([this] { done_ = true; });
+    }
+
+   private:
+    void pump_later(Outbox& out) {
+      ++pumps_;
+      out.add([this] { pump([this] { --pumps_; }); });
+    }
+    template <class Change>
+    void pump(Change&& change) {
+      std::unique_lock lock(service_.mutex_);
+      change();
+      if (done_) {
+        if (pumps_ > 0) return;
+        lock.unlock();
+        Impl& service = service_;
+        delete this;
+        return service.closed();
+      }
+      if (writing_ || finished_) return;
+      if (!queue_.empty()) {
+        current_ = std::move(queue_.front());
+        queue_.pop_front();
+        writing_ = true;
+        lock.unlock();
+        StartWrite(&current_);
+      } else if (closing_) {
+        finished_ = true;
+        lock.unlock();
+        Finish(grpc::Status::OK);
+      }
+    }
+
+    Impl& service_;
+    const int process_;
+    std::deque<Event> queue_;
+    Event current_;
+    int pumps_ = 0;  // in outboxes
+    bool writing_ = false, closing_ = false, finished_ = false, done_ = false;
+  };
+
+  void opened() {
+    std::lock_guard lock(mutex_);
+    ++open_;
+  }
+  void closed() {
+    std::lock_guard lock(mutex_);
+    --open_;
+    drained_.notify_all();
+  }
+
+  bool allowed(const grpc::CallbackServerContext& context) const {
+    if (token_.empty()) return true;
+    auto it = context.client_metadata().find("lockstep-token");
+    return it != context.client_metadata().end() &&
+           equal_in_constant_time({it->second.data(), it->second.size()}, token_);
+  }
+
+  // Gives the call to `handle`, which either puts it in the outbox or lets the coordinator keep it.
+  template <class Response, class Handle>
+  grpc::ServerUnaryReactor* hold(grpc::CallbackServerContext* context, Response* response, int process,
+                                 Handle&& handle) {
+    opened();
+    auto* call = new Held<Response>(*this);
+    if (!allowed(*context)) {
+      call->Finish({grpc::StatusCode::PERMISSION_DENIED, wrong_token});
+      return call;
+    }
+    Outbox out;
+    bool sooner = false;
+    {
+      std::lock_guard lock(mutex_);
+      call->response = response;
+      call->process = process;
+      handle(static_cast<CallFor<Response>*>(call), Clock::now(), out);
+      sooner = !call->answered && coordinator_.next_deadline() < next_tick_;
+    }
+    out.run();
+    if (sooner) wake_.notify_one();
+    return call;
+  }
+
+  // The same for calls that only members of a gang in order may make.
+  template <class Request, class Response, class Handle>
+  grpc::ServerUnaryReactor* member(grpc::CallbackServerContext* context, const Request* request, Response* response,
+                                   Handle&& handle) {
+    return hold<Response>(context, response, request->caller().process_id(),
+                          [&](CallFor<Response>* call, Time now, Outbox& out) {
+                            Problem problem = coordinator_.admit(request->caller());
+                            if (problem.code() == Problem::OK) return handle(call, now, out);
+                            *response->mutable_problem() = std::move(problem);
+                            out.finish(call);
+                          });
+  }
+
+  void keep_house() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      Outbox out;
+      coordinator_.tick(Clock::now(), out);
+      if (!out.empty()) {
+        lock.unlock();
+        out.run();
+        lock.lock();
+        continue;
+      }
+      next_tick_ = std::min(Clock::now() + grain, coordinator_.next_deadline());
+      wake_.wait_until(lock, next_tick_);
+    }
+  }
+
+  const std::string token_;
+  int port_ = 0;
+  std::mutex mutex_;
+  std::condition_variable wake_, drained_;
+  bool stopping_ = false;
+  Time next_tick_{};
+  int open_ = 0;
+  Coordinator coordinator_;
+  std::unique_ptr<grpc::Server> server_;
+  std::thread housekeeper_;
+};
+
+Service::Service(const ServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Service::~Service() = default;
+int Service::port() const { return impl_->port(); }
+void Service::stop(const std::string& reason) { impl_->stop(reason); }
+
+}  // namespace lockstep::distributed

@@ -1,0 +1,34 @@
+// The coordination service: what process 0 runs for its gang. Ordinary programs don't touch it; initialize() does.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace lockstep::distributed {
+
+struct ServiceOptions {
+  std::string bind_address;  // HOST:PORT; port 0 takes any
+  int num_processes = 1;
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(100);
+  std::string token;  // if set, every call has to carry it
+};
+
+// Thread-safe. Blocked calls hold no thread. Throws Error(distributed) if it can't listen.
+class Service {
+ public:
+  explicit Service(const ServiceOptions& options);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  int port() const;
+  // Ends every open call with the reason; waits (a second at most) until the answers have left. Idempotent.
+  void stop(const std::string& reason);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::distributed
