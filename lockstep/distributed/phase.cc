@@ -29,7 +29,7 @@ Phases& phases() {
 }  // namespace
 
 PhaseScope::PhaseScope(std::string text) {
-  if (LocationId where = current_location()) text += " (" + to_string(where) + ")";
+  if (LocationId where = current_location()) text += " (" + lockstep::to_string(where) + ")";
   Phases& p = phases();
   std::lock_guard lock(p.mutex);
   id_ = p.next++;
