@@ -7,6 +7,7 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(Protobuf REQUIRED)
+find_package(absl REQUIRED)
 find_package(gRPC REQUIRED)
 find_package(OpenSSL REQUIRED)
 
@@ -17,7 +18,6 @@ add_library(lockstep_protobuf INTERFACE)
 target_link_libraries(lockstep_protobuf INTERFACE protobuf::libprotobuf)
 
 add_library(lockstep_grpc INTERFACE)
-find_package(absl REQUIRED)
 target_link_libraries(lockstep_grpc INTERFACE gRPC::grpc++ absl::synchronization protobuf::libprotobuf OpenSSL::Crypto)
 
 find_library(GLOO_LIBRARY gloo REQUIRED)

@@ -30,7 +30,8 @@ ErrorCode error_code(Problem::Code code) {
       return ErrorCode::invalid_argument;
     case Problem::DEADLINE:
       return ErrorCode::timeout;
-    case Problem::PEER:
+    case Problem::FAILED:
+    case Problem::LEFT:
       return ErrorCode::peer;
     default:
       return ErrorCode::distributed;
@@ -81,6 +82,12 @@ void Client::Impl::check_usable(const std::string& operation) const {
   if (!connected_) throw_error(ErrorCode::distributed, operation, "this client is not connected");
 }
 
+void Client::Impl::await_verdict(const std::string& operation) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, time_for_verdict, [&] { return failure_ || closing_; });
+  check_usable(operation);
+}
+
 void Client::Impl::judge(const std::string& operation, const grpc::Status& status, Retry retry, Time deadline) {
   std::unique_lock lock(mutex_);
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED || Clock::now() >= deadline) {
@@ -91,9 +98,11 @@ void Client::Impl::judge(const std::string& operation, const grpc::Status& statu
     changed_.wait_for(lock, retry_pause, [&] { return failure_ || closing_; });
     return check_usable(operation);
   }
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE)
-    changed_.wait_for(lock, time_for_verdict, [&] { return failure_ || closing_; });
   check_usable(operation);
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+    lock.unlock();
+    await_verdict(operation);
+  }
   throw_error(ErrorCode::distributed, operation,
               "the connection to the coordinator at {} broke ({}); whether the call took effect is not known",
               options_.address, status.error_message());

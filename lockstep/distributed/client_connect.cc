@@ -89,14 +89,12 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
   coordination::RegisterResponse response;
   grpc::Status status;
   bool done = false;
-  std::unique_lock lock(mutex_);
   stub_->async()->Register(&context, &request, &response, [&](grpc::Status s) {
     std::lock_guard inner(mutex_);
     status = std::move(s);
     done = true;
     changed_.notify_all();
   });
-  lock.unlock();
   listen();
   struct Retreat {
     Impl& client;
@@ -105,7 +103,7 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
       if (needed) client.unlisten();
     }
   } retreat{*this};
-  lock.lock();
+  std::unique_lock lock(mutex_);
   std::string timed_out;
   while (!changed_.wait_until(lock, std::min(deadline, next_progress), [&] { return done; })) {
     lock.unlock();

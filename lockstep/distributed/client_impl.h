@@ -62,6 +62,8 @@ class Client::Impl {
         status = ((*stub_).*method)(&context.grpc, request, &response);
       }
       if (status.ok()) {
+        if (response.problem().code() == Problem::FAILED || response.problem().code() == Problem::STOPPED)
+          await_verdict(operation);
         if (problem != nullptr)
           *problem = response.problem();
         else if (response.problem().code() != Problem::OK)
@@ -102,6 +104,8 @@ class Client::Impl {
 
   void prepare(grpc::ClientContext& context, Time deadline) const;  // Time::max(): none
   void check_usable(const std::string& operation) const;            // with mutex_ held
+  // Throws the failure that is about to be known, if it comes soon.
+  void await_verdict(const std::string& operation);
   // What a broken call means: throws, or returns if it is to be made again.
   void judge(const std::string& operation, const grpc::Status& status, Retry retry, Time deadline);
 

@@ -304,7 +304,7 @@ void Coordinator::fail(Failure::Kind kind, const std::vector<int>& processes, co
   failure_->set_kind(kind);
   failure_->set_message(message);
   for (int p : processes) failure_->add_processes(p);
-  failure_problem_ = problem_of(Problem::PEER, message, processes);
+  failure_problem_ = problem_of(Problem::FAILED, message, processes);
   for (int p : processes)
     if (p >= 0 && p < members_.count()) members_[p].state = Task::FAILED;
   Event event;

@@ -92,13 +92,11 @@ bool Members::overdue(Rendezvous& rendezvous, Time now, Outbox& out) {
 Problem Members::departed(const std::vector<int>& processes) const {
   Problem problem;
   for (int p : processes) {
-    auto state = members_[p].state;
-    if (state != Task::LEAVING && state != Task::LEFT && state != Task::FAILED) continue;
-    problem.set_code(Problem::PEER);
+    if (members_[p].state != Task::LEAVING && members_[p].state != Task::LEFT) continue;
+    problem.set_code(Problem::LEFT);
     problem.add_processes(p);
     if (problem.message().empty())
-      problem.set_message(
-          name(p) + (state == Task::FAILED ? " has failed" : " has called shutdown() and takes part in nothing more"));
+      problem.set_message(name(p) + " has called shutdown() and takes part in nothing more");
   }
   return problem;
 }

@@ -65,7 +65,7 @@ class Members {
   // Whether the rendezvous has failed for want of time. When the deadline passes, the missing processes are first
   // asked what they are doing, so that the message can say it; the answer comes some hundred milliseconds later.
   bool overdue(Rendezvous& rendezvous, Time now, Outbox& out);
-  // PEER if one of the processes has left or failed.
+  // LEFT if one of the processes has left.
   coordination::Problem departed(const std::vector<int>& processes) const;
 
  private:

@@ -1,0 +1,335 @@
+#include "tools/launch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "lockstep/distributed/address.h"
+#include "lockstep/distributed/failure.h"
+#include "lockstep/support/error.h"
+#include "tools/output.h"
+
+namespace lockstep::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds partial_line_time{200};
+constexpr milliseconds drain_time{1000};  // for output of descendants that have outlived a process
+constexpr int cannot_start = 127;
+constexpr int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+int usable_cores() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+Variables variables_of(const LaunchOptions& options, const std::string& address, int process) {
+  Variables result{{"JAX_COORDINATOR_ADDRESS", address},
+                   {"JAX_NUM_PROCESSES", std::to_string(options.processes)},
+                   {"JAX_PROCESS_ID", std::to_string(process)}};
+  if (options.devices_per_process > 0)
+    result.emplace_back("JAX_NUM_CPU_DEVICES", std::to_string(options.devices_per_process));
+  if (options.processes > 1 && std::getenv("PJRT_NPROC") == nullptr && std::getenv("NPROC") == nullptr)
+    result.emplace_back("PJRT_NPROC", std::to_string(std::max(1, usable_cores() / options.processes)));
+  return result;
+}
+
+std::string quoted(const std::string& word) {
+  constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string text = "'";
+  for (char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+void say(const std::string& text) { fmt::print(stderr, "lockstep run: {}\n", text); }
+
+struct Pipe {
+  int read = -1, write = -1;
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw_error(ErrorCode::io, "lockstep run", "no pipe: {}", std::strerror(errno));
+    read = ends[0];
+    write = ends[1];
+  }
+  ~Pipe() {
+    close(read);
+    close(write);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  static void close(int& fd) {
+    if (fd >= 0) ::close(fd);
+    fd = -1;
+  }
+};
+
+// Kills the process groups if the launcher ends without having ended them: a process that only waits for the end of a
+// pipe which the launcher holds.
+class Guardian {
+ public:
+  Guardian() {
+    pid_t pid = ::fork();
+    if (pid < 0) throw_error(ErrorCode::io, "lockstep run", "no process: {}", std::strerror(errno));
+    if (pid == 0) watch();
+    Pipe::close(pipe_.read);
+  }
+  ~Guardian() { add(0); }  // nothing is left to do
+  void add(pid_t group) { [[maybe_unused]] ssize_t n = ::write(pipe_.write, &group, sizeof group); }
+
+ private:
+  [[noreturn]] void watch() {
+    ::setsid();
+    sigset_t all;
+    ::sigfillset(&all);
+    ::sigprocmask(SIG_SETMASK, &all, nullptr);
+    Pipe::close(pipe_.write);
+    for (int fd : {0, 1, 2}) ::close(fd);
+    std::vector<pid_t> groups;
+    pid_t group = -1;
+    ssize_t n;
+    while ((n = ::read(pipe_.read, &group, sizeof group)) > 0 || (n < 0 && errno == EINTR)) {
+      if (n != sizeof group) continue;
+      if (group == 0) ::_exit(0);
+      groups.push_back(group);
+    }
+    for (pid_t g : groups) ::kill(-g, SIGKILL);
+    ::_exit(0);
+  }
+  Pipe pipe_;
+};
+
+struct Process {
+  pid_t pid = -1;
+  std::optional<int> status;  // once it has ended: its exit status, or 128 + the signal
+  Pipe out, err;
+  std::unique_ptr<LineStream> lines[2];
+};
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchOptions& options) : options_(options) {
+    sigset_t caught;
+    ::sigemptyset(&caught);
+    ::sigaddset(&caught, SIGCHLD);
+    for (int s : passed_on) ::sigaddset(&caught, s);
+    ::sigprocmask(SIG_BLOCK, &caught, &old_mask_);
+    signals_ = ::signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+    ::signal(SIGPIPE, SIG_IGN);
+  }
+
+  int run(const std::string& address) {
+    int width = static_cast<int>(std::to_string(options_.processes - 1).size());
+    for (int p = 0; p < options_.processes; ++p) {
+      auto& process = *processes_.emplace_back(std::make_unique<Process>());
+      std::string prefix = options_.prefix ? fmt::format("[{:>{}}] ", p, width) : "";
+      process.lines[0] = std::make_unique<LineStream>(out_, prefix);
+      process.lines[1] = std::make_unique<LineStream>(err_, prefix);
+      start(p, process, address);
+    }
+    while (running() || open_streams()) step();
+    for (auto& p : processes_)
+      for (auto& l : p->lines) l->close();
+    for (auto& p : processes_) {
+      ::kill(-p->pid, SIGKILL);  // what is left of its group
+      ::waitpid(p->pid, nullptr, 0);
+    }
+    return result_;
+  }
+
+ private:
+  void start(int id, Process& process, const std::string& address) {
+    Pipe failure;
+    pid_t launcher = ::getpid();
+    pid_t pid = ::fork();
+    if (pid < 0) throw_error(ErrorCode::io, "lockstep run", "no process: {}", std::strerror(errno));
+    if (pid == 0) {
+      ::setpgid(0, 0);
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != launcher) ::_exit(cannot_start);
+      ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+      ::signal(SIGPIPE, SIG_DFL);
+      if (id != 0 || ::isatty(0)) {
+        int null = ::open("/dev/null", O_RDONLY);
+        ::dup2(null, 0);
+        ::close(null);
+      }
+      ::dup2(process.out.write, 1);
+      ::dup2(process.err.write, 2);
+      for (auto& [name, value] : variables_of(options_, address, id)) ::setenv(name.c_str(), value.c_str(), 1);
+      std::vector<char*> words;
+      for (auto& word : options_.command) words.push_back(const_cast<char*>(word.c_str()));
+      words.push_back(nullptr);
+      ::execvp(words[0], words.data());
+      int error = errno;
+      [[maybe_unused]] ssize_t n = ::write(failure.write, &error, sizeof error);
+      ::_exit(cannot_start);
+    }
+    ::setpgid(pid, pid);
+    guardian_.add(pid);
+    process.pid = pid;
+    Pipe::close(process.out.write);
+    Pipe::close(process.err.write);
+    Pipe::close(failure.write);
+    int error = 0;
+    if (::read(failure.read, &error, sizeof error) == sizeof error && !cannot_start_said_) {
+      cannot_start_said_ = true;
+      say(fmt::format("can't start '{}': {}", options_.command[0], std::strerror(error)));
+    }
+  }
+
+  bool running() const {
+    return std::any_of(processes_.begin(), processes_.end(), [](auto& p) { return !p->status; });
+  }
+  bool open_streams() const {
+    if (drain_until_ && Clock::now() >= *drain_until_) return false;
+    return std::any_of(processes_.begin(), processes_.end(),
+                       [](auto& p) { return p->out.read >= 0 || p->err.read >= 0; });
+  }
+
+  void step() {
+    std::vector<pollfd> waits{{.fd = signals_, .events = POLLIN}};
+    for (auto& p : processes_) {
+      waits.push_back({.fd = p->out.read, .events = POLLIN});
+      waits.push_back({.fd = p->err.read, .events = POLLIN});
+    }
+    bool partial = false;
+    for (auto& p : processes_) partial = partial || p->lines[0]->partial() || p->lines[1]->partial();
+    Clock::time_point wake = Clock::time_point::max();
+    for (auto& t : {kill_at_, term_at_, drain_until_})
+      if (t) wake = std::min(wake, *t);
+    if (partial) wake = std::min(wake, Clock::now() + partial_line_time);
+    int timeout = -1;
+    if (wake != Clock::time_point::max())
+      timeout = std::max(0, static_cast<int>(std::chrono::ceil<milliseconds>(wake - Clock::now()).count()));
+    if (::poll(waits.data(), waits.size(), timeout) == 0)
+      for (auto& p : processes_)
+        for (auto& l : p->lines) l->flush_partial();
+    for (std::size_t i = 0; i < processes_.size(); ++i) {
+      if (waits[1 + 2 * i].revents) read(processes_[i]->out.read, *processes_[i]->lines[0]);
+      if (waits[2 + 2 * i].revents) read(processes_[i]->err.read, *processes_[i]->lines[1]);
+    }
+    if (waits[0].revents) take_signals();
+    if (term_at_ && Clock::now() >= *term_at_) {
+      term_at_.reset();
+      say(fmt::format("ending the others (SIGTERM, then SIGKILL after {:.0f} s)", options_.grace.count() / 1e3));
+      signal_all(SIGTERM);
+      kill_at_ = Clock::now() + options_.grace;
+    }
+    if (kill_at_ && Clock::now() >= *kill_at_) {
+      kill_at_.reset();
+      signal_all(SIGKILL);
+    }
+    if ((out_.broken() || err_.broken()) && !reader_gone_) {
+      reader_gone_ = true;
+      if (result_ == 0) result_ = 128 + SIGPIPE;
+      signal_all(SIGTERM);
+      kill_at_ = Clock::now() + options_.grace;
+    }
+  }
+
+  void read(int& fd, LineStream& lines) {
+    char buffer[1 << 16];
+    ssize_t n = ::read(fd, buffer, sizeof buffer);
+    if (n > 0) return lines.add({buffer, static_cast<std::size_t>(n)});
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    lines.close();
+    Pipe::close(fd);
+  }
+
+  void take_signals() {
+    signalfd_siginfo info;
+    while (::read(signals_, &info, sizeof info) == sizeof info) {
+      int signal = static_cast<int>(info.ssi_signo);
+      if (signal == SIGCHLD) {
+        reap();
+        continue;
+      }
+      bool again = (signal == SIGINT || signal == SIGTERM) && ++stops_ > 1;
+      signal_all(again ? SIGKILL : signal);
+    }
+  }
+
+  void reap() {
+    for (std::size_t i = 0; i < processes_.size(); ++i) {
+      Process& p = *processes_[i];
+      siginfo_t info{};
+      // It stays a zombie until all have ended, so that its group's number belongs to nobody else.
+      if (p.status || ::waitid(P_PID, p.pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) continue;
+      bool signalled = info.si_code != CLD_EXITED;
+      p.status = signalled ? 128 + info.si_status : info.si_status;
+      note_end(static_cast<int>(i), signalled);
+    }
+    if (!running() && !drain_until_) drain_until_ = Clock::now() + drain_time;
+  }
+
+  void note_end(int id, bool signalled) {
+    int status = *processes_[id]->status;
+    if (status == 0 || result_ != 0) return;
+    result_ = status;
+    if (!cannot_start_said_ && options_.processes > 1) {
+      std::string how = signalled ? fmt::format("was ended by signal {} ({})", status - 128, ::strsignal(status - 128))
+                                  : fmt::format("exited with status {}", status);
+      if (const char* meaning = signalled ? nullptr : distributed::describe_exit_code(status))
+        how += fmt::format(" ({})", meaning);
+      say(fmt::format("process {} (pid {}) {}", id, processes_[id]->pid, how));
+    }
+    if (!running() || stops_ > 0) return;
+    if (cannot_start_said_)
+      term_at_ = Clock::now();
+    else
+      term_at_ = Clock::now() + options_.linger;
+  }
+
+  void signal_all(int signal) {
+    for (auto& p : processes_)
+      if (!p->status || signal == SIGKILL) ::kill(-p->pid, signal);
+  }
+
+  const LaunchOptions& options_;
+  sigset_t old_mask_;
+  int signals_ = -1;
+  Guardian guardian_;
+  Sink out_{1}, err_{2};
+  std::vector<std::unique_ptr<Process>> processes_;
+  int result_ = 0, stops_ = 0;
+  bool cannot_start_said_ = false, reader_gone_ = false;
+  std::optional<Clock::time_point> term_at_, kill_at_, drain_until_;
+};
+
+}  // namespace
+
+int launch(const LaunchOptions& options) {
+  int port = options.port != 0 ? options.port : distributed::free_port();
+  std::string address = fmt::format("127.0.0.1:{}", port);
+  if (options.dry_run) {
+    for (int p = 0; p < options.processes; ++p) {
+      std::string line;
+      for (auto& [name, value] : variables_of(options, address, p)) line += fmt::format("{}={} ", name, quoted(value));
+      for (std::size_t i = 0; i < options.command.size(); ++i) line += (i ? " " : "") + quoted(options.command[i]);
+      fmt::print("{}\n", line);
+    }
+    return 0;
+  }
+  return Launcher(options).run(address);
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,31 @@
+// Starts the processes of a gang on this machine and stands for them: their output, their signals, their status.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace lockstep::tools {
+
+struct LaunchOptions {
+  int processes = 1;
+  int devices_per_process = 0;  // 0: the program's own default
+  int port = 0;                 // of the coordinator; 0: a free one
+  bool prefix = true;           // of lines of output with the process's id
+  bool dry_run = false;
+  // After the first process has failed, the others have `linger` to end by themselves (they learn of it and say what
+  // they know), then they get SIGTERM, and after `grace` SIGKILL.
+  std::chrono::milliseconds linger = std::chrono::seconds(5);
+  std::chrono::milliseconds grace = std::chrono::seconds(5);
+  std::vector<std::string> command;
+};
+
+// Runs them to the end. Returns the status of the first process that failed (128 + n if signal n ended it), 0 if none
+// did, 127 if the program can't be started.
+//
+// Each process is in a process group of its own. All of them end with the launcher, however it ends. SIGINT, SIGTERM,
+// SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on; a second SIGINT or SIGTERM kills. Standard input goes to process
+// 0 unless it is a terminal, the others have none.
+int launch(const LaunchOptions& options);
+
+}  // namespace lockstep::tools

@@ -1,0 +1,55 @@
+// The `lockstep` command.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "lockstep/distributed/identity.h"
+#include "lockstep/support/error.h"
+#include "tools/launch.h"
+
+namespace {
+
+using lockstep::tools::LaunchOptions;
+
+void add_run(CLI::App& app, LaunchOptions& options) {
+  CLI::App* run = app.add_subcommand("run",
+                                     "Start the processes of a gang on this machine: "
+                                     "lockstep run -n 2 -- PROGRAM ARGUMENT...");
+  run->add_option("-n,--processes", options.processes, "How many processes")->required()->check(CLI::Range(1, 4096));
+  run->add_option("--devices-per-process", options.devices_per_process,
+                  "CPU devices of each process (JAX_NUM_CPU_DEVICES); by default the program's own choice")
+      ->check(CLI::Range(1, 2048));
+  run->add_option("--port", options.port, "The coordinator's port; by default a free one")->check(CLI::Range(1, 65535));
+  run->add_flag("!--no-prefix", options.prefix, "Pass output on without the process's id before each line");
+  run->add_flag("--dry-run", options.dry_run, "Print what would be started, with its environment");
+  auto seconds = [&](const char* name, std::chrono::milliseconds& value, const char* text) {
+    run->add_option_function<double>(
+           name, [&value](double s) { value = std::chrono::milliseconds(static_cast<long>(s * 1e3)); },
+           std::string(text) + " (seconds, default " + std::to_string(value.count() / 1000) + ")")
+        ->check(CLI::NonNegativeNumber);
+  };
+  seconds("--linger", options.linger, "How long the others may go on after one process has failed");
+  seconds("--grace", options.grace, "How long a process may take to end after SIGTERM, before SIGKILL");
+  run->add_option("command", options.command, "The program and its arguments")->required();
+  run->positionals_at_end();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("lockstep: multi-controller JAX in C++");
+  app.require_subcommand(1);
+  LaunchOptions options;
+  add_run(app, options);
+  CLI::App* version = app.add_subcommand("version", "Print the version and the build");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (version->parsed()) {
+      std::printf("lockstep %s\n", lockstep::distributed::build_id().c_str());
+      return 0;
+    }
+    return lockstep::tools::launch(options);
+  } catch (const lockstep::Error& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}
