@@ -54,7 +54,7 @@ std::vector<std::string> LowerContext::emit_many(std::size_t count, std::string_
   end_line();
   return names;
 }
-std::string LowerContext::mesh_symbol(const Mesh& mesh) {
+std::string LowerContext::symbol_of(const Mesh& mesh) {
   auto at = std::find(meshes_.begin(), meshes_.end(), mesh);
   auto index = static_cast<std::size_t>(at - meshes_.begin());
   if (at == meshes_.end()) meshes_.push_back(mesh);
@@ -208,7 +208,7 @@ class ModuleLowering {
   static std::string meshes(std::span<const Mesh> all, std::span<const int> devices) {
     std::string text;
     for (std::size_t i = 0; i < all.size(); ++i)
-      text += fmt::format("  sdy.mesh @{} = {}\n", lockstep::mesh_symbol(i),
+      text += fmt::format("  sdy.mesh @{} = {}\n", mesh_symbol(i),
                           sdy_mesh(all[i], devices.empty() ? all[0].device_ids() : devices));
     return text;
   }

@@ -60,9 +60,10 @@ class LowerContext {
   // A private function for the jaxpr, made once per module; its symbol name.
   std::string function_for(const ClosedJaxpr& j, std::string_view name);
 
-  std::vector<LowerAxis> axes;  // the mesh axes in scope, major to minor
+  std::vector<LowerAxis> axes;       // the mesh axes in scope, major to minor
+  std::string mesh_symbol = "mesh";  // of the sdy.mesh that they belong to
   // The symbol of the sdy.mesh operation for a mesh, which is added to the module if it is not there.
-  std::string mesh_symbol(const Mesh& mesh);
+  std::string symbol_of(const Mesh& mesh);
   std::int64_t next_channel() { return ++channel_; }
   // The location of the equation being lowered, and a stable id for it.
   LocationId where = 0;

@@ -91,7 +91,7 @@ void constraint_lower(LowerContext& ctx, const Params* params, std::span<const A
                       std::span<const std::string> in, std::vector<std::string>& out) {
   auto& s = spec_of(params);
   out.push_back(ctx.emit("sdy.sharding_constraint {} {} : {}", in[0],
-                         sdy_sharding(s.spec, in_avals[0]->rank(), ctx.mesh_symbol(s.mesh)), in_avals[0]->mlir));
+                         sdy_sharding(s.spec, in_avals[0]->rank(), ctx.symbol_of(s.mesh)), in_avals[0]->mlir));
 }
 std::vector<Array> constraint_evaluate(const Params* params, std::span<const Array> in) {
   std::vector<SpecEntry> entries;
