@@ -14,6 +14,7 @@ namespace lockstep {
 
 class Array;
 class LowerContext;
+class Mesh;
 struct JvpOut;
 struct LinearizeOut;
 struct TransposeIn;
@@ -44,6 +45,9 @@ using ExamplesRule = std::vector<Example> (*)();
 // The names of mesh or vmap axes that an equation uses (collectives); null for all others.
 using AxisNamesRule = std::vector<std::string> (*)(const Params* params);
 
+// The mesh that an equation's parameters name, or null.
+using MeshRule = const Mesh* (*)(const Params* params);
+
 struct Primitive {
   const char* name;
   AbstractEvalRule abstract_eval = nullptr;
@@ -55,6 +59,7 @@ struct Primitive {
   EvaluateRule evaluate = nullptr;  // without it the equation is compiled and run
   ExamplesRule examples = nullptr;
   AxisNamesRule axis_names = nullptr;
+  MeshRule mesh = nullptr;
   bool multiple_results = false;
   bool has_effects = false;  // kept even if its results are unused, and never reordered against its like
   // Prints its parameters inside brackets; the default prints all fields, sorted, and no brackets for none.
