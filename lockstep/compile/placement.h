@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/compile/program.h"
+#include "lockstep/sharding/sharding.h"
 
 namespace lockstep::compile {
 
@@ -15,9 +16,14 @@ struct Lowered {
   std::vector<bool> kept;     // per input of the request: whether the executable takes it
   std::vector<bool> donated;  // per input; empty: none
   std::string weak_types;     // of the results: not in the text, but part of what a program gives
-  const void* mesh = nullptr;
-  std::string key() const { return weak_types + text; }
+  Mesh mesh;                  // empty: the default device
+  // Over a mesh: per input, as the executable takes it; per result, null where it is left to the compiler.
+  std::vector<const Sharding*> in, out;
+  LocationId where = 0;
+  std::string key() const;
 };
 Lowered lower_program(const ProgramRequest& request);
+
+std::shared_ptr<Program> compile_over_mesh(Lowered lowered, AvalList in_avals, AvalList out_avals);
 
 }  // namespace lockstep::compile

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "lockstep/compile/options.h"
 #include "lockstep/compile/placement.h"
 #include "lockstep/lower/context.h"
 #include "lockstep/runtime/backend.h"
@@ -16,8 +17,7 @@ class LocalProgram final : public Program {
  public:
   LocalProgram(Lowered lowered, AvalList out_avals)
       : lowered_(std::move(lowered)), out_avals_(std::move(out_avals)), api_(runtime::backend().client().api()) {
-    // executable_build_options { num_replicas: 1 num_partitions: 1 }
-    executable_ = runtime::backend().client().compile(lowered_.text, std::string("\x1a\x04\x20\x01\x28\x01", 6));
+    executable_ = runtime::backend().client().compile(lowered_.text, serialize(CompileOptions()));
   }
 
   void run(std::span<Value* const> args, ValueRef* outs, LocationId where) override {
@@ -90,7 +90,12 @@ std::shared_ptr<Program> compile(const ProgramRequest& request) {
   }
   AvalList outs;
   for (AvalP a : request.jaxpr->out_avals()) outs.push_back(a);
-  std::shared_ptr<Program> made = std::make_shared<LocalProgram>(std::move(lowered), std::move(outs));
+  AvalList ins = request.jaxpr->in_avals();
+  std::shared_ptr<Program> made;
+  if (lowered.mesh)
+    made = compile_over_mesh(std::move(lowered), std::move(ins), std::move(outs));
+  else
+    made = std::make_shared<LocalProgram>(std::move(lowered), std::move(outs));
   std::lock_guard lock(c.mutex);
   ++c.statistics.compiled;
   return c.programs.try_emplace(std::move(key), made).first->second;

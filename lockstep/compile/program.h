@@ -36,6 +36,13 @@ class Program {
   virtual std::string compiled_text() const = 0;  // the optimised HLO, as the plugin gives it
   virtual std::map<std::string, double> cost_analysis() const = 0;
   virtual pjrt::CompiledMemoryStats memory_analysis() const = 0;
+  // The collectives that one launch runs, for reports; none on one device.
+  struct CollectiveReport {
+    std::string op, name;
+    std::int64_t bytes = 0;             // of one partition's inputs, per call
+    std::optional<std::int64_t> calls;  // per launch; empty if a loop's length is not known
+  };
+  virtual std::vector<CollectiveReport> collectives() const { return {}; }
 };
 
 // Lowers only: the canonical StableHLO text.

@@ -28,8 +28,7 @@ BatchOut constraint_batch(const Params* p, const BatchIn& in) {
   const auto& c = p->get<ConstraintParams>();
   int dim = in.dims[0];
   std::vector<SpecEntry> entries = c.sharding->spec().entries();
-  if (dim <= static_cast<int>(entries.size()))
-    entries.insert(entries.begin() + dim, SpecEntry(unconstrained));
+  if (dim <= static_cast<int>(entries.size())) entries.insert(entries.begin() + dim, SpecEntry(unconstrained));
   const Sharding& s = named_sharding(c.sharding->mesh(), PartitionSpec(std::move(entries)));
   return {{bind_one(sharding_constraint_p, {in.args[0]}, make_params(ConstraintParams{&s, c.mapped + 1}))}, {dim}};
 }

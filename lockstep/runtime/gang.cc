@@ -1,0 +1,137 @@
+#include "lockstep/runtime/gang.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+
+#include "lockstep/collectives/gloo_transport.h"
+#include "lockstep/collectives/local_transport.h"
+#include "lockstep/collectives/store.h"
+#include "lockstep/distributed/agreement.h"
+#include "lockstep/distributed/client.h"
+#include "lockstep/distributed/health.h"
+#include "lockstep/distributed/initialize.h"
+#include "lockstep/runtime/backend.h"
+#include "lockstep/runtime/collective_handler.h"
+#include "lockstep/support/error.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class ControlStore final : public collectives::Store {
+ public:
+  void set(const std::string& key, const std::string& value) override {
+    distributed::client().set("lockstep/transport/" + key, value, true);
+  }
+  std::string get(const std::string& key, Clock::time_point deadline) override {
+    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    return distributed::client().get("lockstep/transport/" + key, std::max(left, std::chrono::milliseconds(1)));
+  }
+};
+
+struct State {
+  std::mutex mutex;
+  std::unique_ptr<collectives::Engine> engine;
+  std::map<std::uint32_t, std::unique_ptr<MeshChannel>> channels;
+  distributed::Subscription failure;
+};
+State& state() {
+  static auto* s = new State;
+  return *s;
+}
+
+std::unique_ptr<collectives::Engine> make_engine() {
+  Backend& b = backend();
+  register_collective_handlers(b.client().plugin());
+  collectives::EngineOptions options;
+  options.deadline = collective_timeout();
+  std::unique_ptr<collectives::Transport> transport;
+  if (b.process_count() == 1) {
+    transport = collectives::LocalFabric(1).transport(0);
+  } else {
+    ControlStore store;
+    collectives::GlooOptions gloo;
+    auto& members = distributed::client().members();
+    bool one_host = std::all_of(members.begin(), members.end(),
+                                [&](const auto& m) { return m.machine == members.front().machine; });
+    if (one_host) gloo.address = "127.0.0.1";
+    transport = collectives::connect_gloo(store, b.process_index(), b.process_count(),
+                                          Clock::now() + collective_timeout(), gloo);
+  }
+  return std::make_unique<collectives::Engine>(std::move(transport), options);
+}
+
+}  // namespace
+
+std::chrono::milliseconds collective_timeout() {
+  static const std::chrono::milliseconds timeout = [] {
+    const char* text = std::getenv("LOCKSTEP_COLLECTIVE_TIMEOUT");
+    double seconds = text ? std::atof(text) : 600;
+    if (seconds <= 0)
+      throw_error(ErrorCode::invalid_argument, "LOCKSTEP_COLLECTIVE_TIMEOUT",
+                  "\"{}\" is not a positive number of seconds", text);
+    return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+  }();
+  return timeout;
+}
+
+collectives::Engine& engine() {
+  State& s = state();
+  std::lock_guard lock(s.mutex);
+  if (!s.engine) {
+    s.engine = make_engine();
+    if (backend().process_count() > 1)
+      s.failure = distributed::on_failure(
+          [](const distributed::Failure& f) { state().engine->fail(distributed::to_error(f, "collective")); });
+  }
+  return *s.engine;
+}
+
+MeshChannel& channel(const Mesh& mesh) {
+  collectives::Engine& e = engine();
+  State& s = state();
+  std::lock_guard lock(s.mutex);
+  auto& slot = s.channels[mesh.id()];
+  if (!slot) {
+    slot = std::make_unique<MeshChannel>();
+    collectives::Communicator c;
+    // The same number in every process: a hash of the devices and axes, not of when the mesh was made here.
+    std::string text = to_string(mesh);
+    for (int id : mesh.device_ids()) {
+      c.processes.push_back(backend().device(id).process_index);
+      text += "," + std::to_string(id);
+    }
+    std::uint64_t h = 1469598103934665603u;
+    for (unsigned char ch : text) h = (h ^ ch) * 1099511628211u;
+    c.id = h;
+    slot->communicator_ = h;
+    slot->processes_ = c.processes;
+    std::sort(slot->processes_.begin(), slot->processes_.end());
+    slot->processes_.erase(std::unique(slot->processes_.begin(), slot->processes_.end()), slot->processes_.end());
+    e.add_communicator(std::move(c));
+  }
+  return *slot;
+}
+
+void MeshChannel::launch(const std::function<void(std::uint64_t)>& issue) {
+  std::lock_guard lock(mutex_);
+  issue(next_launch_++);
+}
+
+void MeshChannel::agree(const std::string& operation, const std::string& fingerprint,
+                        const std::function<std::string()>& text) {
+  if (processes_.size() < 2) return;
+  std::lock_guard lock(agreement_mutex_);
+  distributed::Proposal p;
+  p.operation = operation;
+  p.key = fmt::format("mesh {:x} agreement {}", communicator_, next_agreement_++);
+  p.fingerprint = fingerprint;
+  p.text = text;
+  p.participants = processes_;
+  distributed::agree(distributed::client(), p, collective_timeout());
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,42 @@
+// The processes that carry a mesh's collectives: the engine, the communicators of meshes, and the order of launches.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lockstep/collectives/engine.h"
+#include "lockstep/sharding/mesh.h"
+
+namespace lockstep::runtime {
+
+// One mesh's launches. Every process numbers its launches on a mesh from 0; launches of one number meet.
+class MeshChannel {
+ public:
+  std::uint64_t communicator() const { return communicator_; }
+  std::span<const int> processes() const { return processes_; }  // that have devices in the mesh, sorted
+  // Calls `issue(number)` with the next launch number, one call at a time, so that all local partitions of a launch are
+  // issued before the next launch.
+  void launch(const std::function<void(std::uint64_t number)>& issue);
+  // Before an executable first runs: all processes of the mesh compare what they are about to run. `fingerprint` must
+  // be equal everywhere; `text` is asked for only to explain a difference. Error(diverged/timeout/peer).
+  void agree(const std::string& operation, const std::string& fingerprint, const std::function<std::string()>& text);
+
+ private:
+  friend class Gang;
+  std::uint64_t communicator_ = 0, next_launch_ = 0, next_agreement_ = 0;
+  std::vector<int> processes_;
+  std::mutex mutex_, agreement_mutex_;
+};
+
+// The engine, made on first use: connects to the other processes of the gang if there are any.
+collectives::Engine& engine();
+MeshChannel& channel(const Mesh& mesh);
+
+// The deadline of collectives and agreements: LOCKSTEP_COLLECTIVE_TIMEOUT in seconds (default 600).
+std::chrono::milliseconds collective_timeout();
+
+}  // namespace lockstep::runtime
