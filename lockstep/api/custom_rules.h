@@ -60,7 +60,7 @@ class CustomJvp {
 };
 
 struct CustomRuleOptions {
-  OptionsTag tag{};
+  OnlyByName by_name = OnlyByName::yes();
   std::string name = "fn";
 };
 template <class F, class Rule>
@@ -128,7 +128,7 @@ auto custom_vjp(F f, Fwd fwd, Bwd bwd, CustomRuleOptions options = {}) {
 }
 
 struct CheckpointOptions {
-  OptionsTag tag{};
+  OnlyByName by_name = OnlyByName::yes();
   // Keeps the compiler from undoing the recomputation; can be off inside scan, where it can't.
   bool prevent_cse = true;
 };

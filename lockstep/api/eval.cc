@@ -38,6 +38,7 @@ struct Entry {
   std::shared_ptr<compile::Program> program;
   std::size_t num_outs;
 };
+constexpr std::size_t kMaxEntries = 16384;
 struct Table {
   std::shared_mutex mutex;
   std::unordered_map<Key, Entry, KeyHash> entries;
@@ -74,8 +75,9 @@ Arrays evaluate(const Primitive& primitive, std::span<const Array> in, const Par
     request.in.assign(key.shardings.begin(), key.shardings.end());
     entry = {compile::compile(request), outs.size()};
     std::unique_lock lock(t.mutex);
-    // Parameters with jaxprs are new at every call: kept, they would only pile up.
-    if (!params || params->interned()) t.entries.try_emplace(std::move(key), entry);
+    // Parameters with jaxprs are mostly new at every call and would pile up.
+    if (t.entries.size() >= kMaxEntries) t.entries.clear();
+    t.entries.try_emplace(std::move(key), entry);
   }
   return run_program(*entry.program, in, entry.num_outs);
 }
