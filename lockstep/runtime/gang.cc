@@ -96,7 +96,6 @@ MeshChannel& channel(const Mesh& mesh) {
   std::lock_guard lock(s.mutex);
   auto& slot = s.channels[mesh.id()];
   if (!slot) {
-    slot = std::make_unique<MeshChannel>();
     collectives::Communicator c;
     // The same number in every process: a hash of the devices and axes, not of when the mesh was made here.
     std::string text = to_string(mesh);
@@ -107,10 +106,10 @@ MeshChannel& channel(const Mesh& mesh) {
     std::uint64_t h = 1469598103934665603u;
     for (unsigned char ch : text) h = (h ^ ch) * 1099511628211u;
     c.id = h;
-    slot->communicator_ = h;
-    slot->processes_ = c.processes;
-    std::sort(slot->processes_.begin(), slot->processes_.end());
-    slot->processes_.erase(std::unique(slot->processes_.begin(), slot->processes_.end()), slot->processes_.end());
+    std::vector<int> processes = c.processes;
+    std::sort(processes.begin(), processes.end());
+    processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
+    slot = std::make_unique<MeshChannel>(h, std::move(processes));
     e.add_communicator(std::move(c));
   }
   return *slot;

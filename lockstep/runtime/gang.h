@@ -16,6 +16,8 @@ namespace lockstep::runtime {
 // One mesh's launches. Every process numbers its launches on a mesh from 0; launches of one number meet.
 class MeshChannel {
  public:
+  MeshChannel(std::uint64_t communicator, std::vector<int> processes)
+      : communicator_(communicator), processes_(std::move(processes)) {}
   std::uint64_t communicator() const { return communicator_; }
   std::span<const int> processes() const { return processes_; }  // that have devices in the mesh, sorted
   // Calls `issue(number)` with the next launch number, one call at a time, so that all local partitions of a launch are
@@ -26,9 +28,9 @@ class MeshChannel {
   void agree(const std::string& operation, const std::string& fingerprint, const std::function<std::string()>& text);
 
  private:
-  friend class Gang;
-  std::uint64_t communicator_ = 0, next_launch_ = 0, next_agreement_ = 0;
-  std::vector<int> processes_;
+  const std::uint64_t communicator_;
+  const std::vector<int> processes_;
+  std::uint64_t next_launch_ = 0, next_agreement_ = 0;
   std::mutex mutex_, agreement_mutex_;
 };
 
