@@ -60,7 +60,7 @@ class CustomJvp {
 };
 
 struct CustomRuleOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   std::string name = "fn";
 };
 template <class F, class Rule>
@@ -128,7 +128,7 @@ auto custom_vjp(F f, Fwd fwd, Bwd bwd, CustomRuleOptions options = {}) {
 }
 
 struct CheckpointOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   // Keeps the compiler from undoing the recomputation; can be off inside scan, where it can't.
   bool prevent_cse = true;
 };

@@ -19,7 +19,7 @@
 namespace lockstep {
 
 struct JitOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   // Arguments whose buffers may be reused for results. They can't be used again after the call: pass them by std::move.
   std::vector<int> donate_argnums{};
   // One per argument, or one for all; prefixes of trees are allowed. Without: arguments as they are, results as the

@@ -34,7 +34,7 @@ class AxisTree {
 };
 
 struct VmapOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   AxisTree in_axes = 0, out_axes = 0;  // negative axes count from the end
   std::string axis_name{};             // for collectives inside
   std::int64_t axis_size = -1;         // needed only if no argument is mapped

@@ -101,7 +101,7 @@ Lowered lower_program(const ProgramRequest& request) {
   options.out.resize(trimmed->outvars.size());
   if (out.mesh) {
     options.num_partitions = out.mesh.size();
-    options.mesh = sdy_mesh(out.mesh);
+    options.meshes = {out.mesh};
     for (auto& a : out.mesh.axes()) options.axes.push_back({a.name, a.size, false});
     auto attribute = [](const Sharding& s, int rank) { return "#sdy.sharding" + sdy_sharding(s.spec(), rank); };
     std::size_t next = 0;

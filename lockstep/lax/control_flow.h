@@ -41,7 +41,7 @@ Array less(const Array& a, const Array& b);
 }  // namespace internal
 
 struct ScanOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   std::int64_t length = -1;  // needed if there are no xs
   bool reverse = false;
   std::int64_t unroll = 1;

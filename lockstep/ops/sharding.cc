@@ -98,6 +98,7 @@ std::vector<Array> constraint_evaluate(const Params* params, std::span<const Arr
   for (const SpecEntry& e : spec_of(params).spec.entries()) entries.push_back(e.unconstrained ? SpecEntry(none) : e);
   return {place(in[0], named_sharding(spec_of(params).mesh, PartitionSpec(std::move(entries))), "sharding_constraint")};
 }
+const Mesh* constraint_mesh(const Params* params) { return &spec_of(params).mesh; }
 std::vector<Example> constraint_examples() {
   Mesh one({{"x", 1}, {"y", 1}}, {0});
   return {{.label = "split", .in = {examples::array({4, 3}, DType::float32)}, .params = constraint_params(one, P("x"))},
@@ -115,6 +116,7 @@ LOCKSTEP_PRIMITIVE(sharding_constraint_p, {.name = "sharding_constraint",
                                            .batch = constraint_batch,
                                            .lower = constraint_lower,
                                            .evaluate = constraint_evaluate,
-                                           .examples = constraint_examples});
+                                           .examples = constraint_examples,
+                                           .mesh = constraint_mesh});
 
 }  // namespace lockstep

@@ -13,8 +13,8 @@ namespace lockstep {
 // together with the name: it is traced once for each combination.
 Arrays named_call(const char* name, const std::vector<std::int64_t>& statics, std::span<const Array> args,
                   const FlatFunction& f);
-inline Array named_call_one(const char* name, const std::vector<std::int64_t>& statics, std::initializer_list<Array> args,
-                            const std::function<Array(std::span<const Array>)>& f) {
+inline Array named_call_one(const char* name, const std::vector<std::int64_t>& statics,
+                            std::initializer_list<Array> args, const std::function<Array(std::span<const Array>)>& f) {
   return named_call(name, statics, std::span<const Array>(args.begin(), args.size()),
                     [&](std::span<const Array> a) { return Arrays{f(a)}; })[0];
 }
