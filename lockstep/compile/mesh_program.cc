@@ -36,15 +36,26 @@ class MeshProgram final : public Program {
     for (auto* s : lowered_.out) options.propagate_to_results.push_back(s == nullptr);
     RewriteOptions rewriting;
     rewriting.background = local_.size() > 1;
-    partitioned_ =
-        partition(b.partitioner(static_cast<int>(options.num_partitions)), lowered_.text, options, rewriting);
-    auto specs = result_specs(partitioned_.module, lowered_.mesh, out_avals_);
+    auto take = [&] {
+      partitioned_ =
+          partition(b.partitioner(static_cast<int>(options.num_partitions)), lowered_.text, options, rewriting);
+    };
+    take();
+    std::vector<std::optional<PartitionSpec>> specs(out_avals_.size(), PartitionSpec());
+    if (options.num_partitions > 1) {
+      specs = result_specs(partitioned_.module, lowered_.mesh, out_avals_);
+      bool again = false;
+      for (std::size_t i = 0; i < specs.size(); ++i)
+        if (lowered_.out[i] == nullptr && !specs[i]) {  // a layout that no spec says: every device gets the whole
+          specs[i] = PartitionSpec();
+          options.propagate_to_results[i] = false;
+          again = true;
+        }
+      if (again) take();
+    }
     for (std::size_t i = 0; i < out_avals_.size(); ++i) {
       const Sharding* s = lowered_.out[i];
-      if (s == nullptr) {
-        LS_CHECK(specs[i], "result {} of {} is laid out in a way that no spec says", i, lowered_.name);
-        s = &named_sharding(lowered_.mesh, *specs[i]);
-      }
+      if (s == nullptr) s = &named_sharding(lowered_.mesh, *specs[i]);
       out_.push_back(s);
       LS_CHECK(Shape(partitioned_.results[i].dims) == s->shard_shape(out_avals_[i]->shape),
                "result {} of {}: {} laid out as {} in parts of {}", i, lowered_.name, out_avals_[i]->text,

@@ -6,6 +6,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "lockstep/distributed/client.h"
+#include "lockstep/distributed/initialize.h"
+#include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 
 namespace lockstep::runtime {
@@ -33,6 +36,25 @@ void require_known_platforms() {
   }
 }
 
+// What initialize() has to know of what lies above it.
+struct InstallHooks {
+  InstallHooks() {
+    distributed::RuntimeHooks hooks;
+    hooks.backend_created = is_backend_created;
+    hooks.local_device_count = [](const std::vector<int>& ids) {
+      return ids.empty() ? planned_local_device_count() : static_cast<int>(ids.size());
+    };
+    hooks.plugin = []() -> std::string {
+      const pjrt::Plugin& plugin = pjrt::Plugin::load(pjrt::find_cpu_plugin());
+      return fmt::format("cpu, PJRT C API {}.{}", plugin.major_version(), plugin.minor_version());
+    };
+    hooks.settings = [] {
+      return std::map<std::string, std::string>{{"jax_enable_x64", config::enable_x64() ? "true" : "false"}};
+    };
+    distributed::set_runtime_hooks(hooks);
+  }
+} install_hooks;
+
 }  // namespace
 
 int planned_local_device_count() {
@@ -49,6 +71,8 @@ int planned_local_device_count() {
 
 Backend::Backend() {
   require_known_platforms();
+  process_index_ = distributed::process_index();
+  process_count_ = distributed::process_count();
   int count = planned_local_device_count();
   client_ = pjrt::Client::create(pjrt::Plugin::load(pjrt::find_cpu_plugin()), {.cpu_device_count = count});
   host_readable_ = platform() == "cpu";
@@ -58,7 +82,19 @@ Backend::Backend() {
                       .local_hardware_id = d->local_hardware_id(),
                       .platform = platform(),
                       .kind = d->kind()});
-  devices_ = local_;
+  if (process_count_ == 1) {
+    devices_ = local_;
+    return;
+  }
+  // The others' devices, by the numbers that they registered with.
+  auto& members = distributed::client().members();
+  for (int p = 0; p < process_count_; ++p)
+    for (int i = 0; i < members[static_cast<std::size_t>(p)].local_devices; ++i)
+      devices_.push_back({.id = p * kCpuDevicesPerProcess + i,
+                          .process_index = p,
+                          .local_hardware_id = i,
+                          .platform = platform(),
+                          .kind = local_.front().kind});
 }
 
 int Backend::local_index(int device_id) const {
