@@ -145,6 +145,8 @@ class Jitted {
     }
     (std::index_sequence_for<Args...>());
   }
+  // The collectives of the signature compiled last, per launch and device.
+  std::vector<CollectiveReport> collectives() const { return core_->collectives(); }
   std::size_t cache_size() const { return core_->cache_size(); }  // compiled signatures
   void clear_cache() const { core_->clear_cache(); }
   const F& function() const { return f_; }

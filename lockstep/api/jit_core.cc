@@ -118,6 +118,7 @@ const void* JitCore::call(const JitCall& call, const TraceFunction& trace_functi
     made->num_outs = made->trace->closed->outvars.size();
     log::debug("jit({}): compiled for {} leaves", settings_.name, call.leaves.size());
     std::lock_guard lock(mutex_);
+    latest_ = made;
     entry = entries_.emplace(h, std::move(made))->second.get();
   }
   SmallVector<Value*, 64> values;
@@ -160,8 +161,13 @@ std::size_t JitCore::cache_size() const {
   std::lock_guard lock(mutex_);
   return entries_.size();
 }
+std::vector<CollectiveReport> JitCore::collectives() const {
+  std::lock_guard lock(mutex_);
+  return latest_ ? latest_->program->collectives() : std::vector<CollectiveReport>();
+}
 void JitCore::clear_cache() {
   std::lock_guard lock(mutex_);
+  latest_ = nullptr;
   entries_.clear();
   traces_.clear();
 }

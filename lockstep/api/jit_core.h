@@ -11,6 +11,7 @@
 
 #include "lockstep/api/shardings.h"
 #include "lockstep/api/tree.h"
+#include "lockstep/compile/report.h"
 #include "lockstep/core/jaxpr.h"
 #include "lockstep/support/options.h"
 #include "lockstep/trace/array.h"
@@ -68,6 +69,8 @@ class JitCore {
   // The request for a call: placements of its leaves, as they are or as in_shardings says, and of the results.
   compile::ProgramRequest request(const JitTrace& trace, std::span<const Sharding* const> leaves,
                                   const std::vector<bool>& donated) const;
+  // Of the signature compiled last; empty if nothing is compiled.
+  std::vector<CollectiveReport> collectives() const;
   // Why this call would compile: the nearest cached signature and the first difference.
   std::string explain(const JitCall& call, std::span<const std::string> names) const;
 
@@ -80,6 +83,7 @@ class JitCore {
   mutable std::mutex mutex_;
   std::unordered_multimap<std::size_t, std::shared_ptr<Entry>> entries_;
   std::unordered_multimap<std::size_t, std::shared_ptr<TraceEntry>> traces_;
+  std::shared_ptr<Entry> latest_;
 };
 
 }  // namespace internal

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/compile/report.h"
 #include "lockstep/core/jaxpr.h"
 #include "lockstep/pjrt/executable.h"
 #include "lockstep/runtime/concrete.h"
@@ -36,12 +37,7 @@ class Program {
   virtual std::string compiled_text() const = 0;  // the optimised HLO, as the plugin gives it
   virtual std::map<std::string, double> cost_analysis() const = 0;
   virtual pjrt::CompiledMemoryStats memory_analysis() const = 0;
-  // The collectives that one launch runs, for reports; none on one device.
-  struct CollectiveReport {
-    std::string op, name;
-    std::int64_t bytes = 0;             // of one partition's inputs, per call
-    std::optional<std::int64_t> calls;  // per launch; empty if a loop's length is not known
-  };
+  // The collectives that one launch runs; none on one device.
   virtual std::vector<CollectiveReport> collectives() const { return {}; }
 };
 
