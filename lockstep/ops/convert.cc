@@ -100,6 +100,10 @@ void bitcast_aval(const Params* params, std::span<const AvalP> in, AvalList& out
   }
   out.push_back(with_dtype(with_shape(a, std::move(shape)), to));
 }
+void bitcast_lower(LowerContext& ctx, const Params*, std::span<const AvalP> in_avals, std::span<const AvalP> out_avals,
+                   std::span<const std::string> in, std::vector<std::string>& out) {
+  out.push_back(ctx.emit("stablehlo.bitcast_convert {} : ({}) -> {}", in[0], in_avals[0]->mlir, out_avals[0]->mlir));
+}
 // The last dimension may come or go: the mapped axis must not be it.
 BatchOut bitcast_batch(const Params* params, const BatchIn& in) {
   return {{bind_one(bitcast_convert_type_p, {moveaxis(in.args[0], in.dims[0], 0)}, ParamsRef(params))}, {0}};
@@ -124,7 +128,7 @@ LOCKSTEP_PRIMITIVE(bitcast_convert_type_p, {.name = "bitcast_convert_type",
                                             .abstract_eval = bitcast_aval,
                                             .jvp = rules::jvp_zero<bitcast_convert_type_p>,
                                             .batch = bitcast_batch,
-                                            .lower = rules::lower_nary<"stablehlo.bitcast_convert">,
+                                            .lower = bitcast_lower,
                                             .examples = bitcast_examples});
 
 namespace {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lockstep/compile/program.h"
@@ -28,18 +29,34 @@ Host to_host(Value* v) {
   return out;
 }
 
-// Traces, compiles and runs all of them as one program; throws what any of these throws.
+bool equal(const Host& a, const Host& b) {
+  return a.aval == b.aval &&
+         std::equal(a.data.begin(), a.data.end(), b.data.begin(), [](auto& x, auto& y) { return x.same_bits(y); });
+}
+
+// Traces, compiles and runs all of them as one program; throws what any of these throws. Equal inputs are one
+// parameter, so that the compiler sees what the checks have in common.
 std::vector<std::vector<Host>> run_together(std::span<const Check> checks) {
+  std::vector<const Host*> inputs;
+  std::vector<std::size_t> input_of;
   AvalList avals;
   for (auto& c : checks)
-    for (auto& h : c.in) avals.push_back(h.aval);
+    for (auto& h : c.in) {
+      auto known = std::find_if(inputs.begin(), inputs.end(), [&h](const Host* i) { return equal(*i, h); });
+      input_of.push_back(static_cast<std::size_t>(known - inputs.begin()));
+      if (known != inputs.end()) continue;
+      inputs.push_back(&h);
+      avals.push_back(h.aval);
+    }
   std::vector<std::size_t> counts;
   auto traced = trace_to_jaxpr(
       [&](std::span<const Array> args) {
-        Arrays outs;
+        Arrays all_in, outs;
+        for (std::size_t i : input_of) all_in.push_back(args[i]);
+        std::span<const Array> rest = all_in;
         for (auto& c : checks) {
-          Arrays some = c.f(args.first(c.in.size()));
-          args = args.subspan(c.in.size());
+          Arrays some = c.f(rest.first(c.in.size()));
+          rest = rest.subspan(c.in.size());
           counts.push_back(some.size());
           outs.insert(outs.end(), some.begin(), some.end());
         }
@@ -49,8 +66,7 @@ std::vector<std::vector<Host>> run_together(std::span<const Check> checks) {
   auto [closed, consts] = hoist_consts(traced);
   std::vector<ValueRef> held;
   for (auto& c : consts) held.push_back(c.ref());
-  for (auto& c : checks)
-    for (auto& h : c.in) held.push_back(to_device(h));
+  for (const Host* h : inputs) held.push_back(to_device(*h));
   std::vector<Value*> in;
   for (auto& v : held) in.push_back(v.get());
   compile::ProgramRequest request;
