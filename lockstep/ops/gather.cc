@@ -296,7 +296,7 @@ Scalar default_fill(DType t) {
 Array gather(const Operand& operand, const Operand& start_indices, const GatherDimensionNumbers& dimension_numbers,
              const Shape& slice_sizes, const GatherOptions& options) {
   LocationScope scope(operand.where);
-  GatherScatterMode mode = options.mode.value_or(GatherScatterMode::fill_or_drop);
+  GatherScatterMode mode = options.mode.value_or(GatherScatterMode::promise_in_bounds);
   std::optional<Scalar> fill;
   if (mode == GatherScatterMode::fill_or_drop)
     fill = options.fill_value ? *options.fill_value : default_fill(operand.array.dtype());

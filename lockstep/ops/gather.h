@@ -37,8 +37,8 @@ struct ScatterDimensionNumbers {
 void print_param(Printer& p, const ScatterDimensionNumbers& v);
 std::size_t hash_param(const ScatterDimensionNumbers& v);
 
-// Absent mode: fill_or_drop. Absent fill value: NaN for inexact types, the smallest for signed and the largest for
-// unsigned integers, true for bool.
+// Absent mode: promise_in_bounds (in practice, clip). Absent fill value: NaN for inexact types, the smallest for signed
+// and the largest for unsigned integers, true for bool.
 struct GatherOptions {
   OptionsTag tag{};
   bool unique_indices = false;
@@ -49,6 +49,7 @@ struct GatherOptions {
 Array gather(const Operand& operand, const Operand& start_indices, const GatherDimensionNumbers& dimension_numbers,
              const Shape& slice_sizes, const GatherOptions& options = {});
 
+// Absent mode: fill_or_drop.
 struct ScatterOptions {
   OptionsTag tag{};
   bool indices_are_sorted = false;
