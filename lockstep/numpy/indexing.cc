@@ -8,6 +8,7 @@
 
 #include "lockstep/core/basic_ops.h"
 #include "lockstep/numpy/promote.h"
+#include "lockstep/numpy/shape.h"
 #include "lockstep/ops/axes.h"
 #include "lockstep/ops/convert.h"
 #include "lockstep/ops/elementwise.h"
@@ -441,9 +442,7 @@ Array IndexUpdate::update(const Array& x, const Operand& values, Scatter scatter
   LocationScope scope(values.where);
   GatherPlan plan = plan_for(x, index_, options.wrap_negative_indices);
   if (plan.slice_shape.elements() == 0) return x;
-  Array both[] = {x, values.array};
-  adopt_dtypes(both);
-  auto [to, from] = numpy::promote_dtypes("at", both[0], both[1]);
+  auto [to, from] = numpy::promote_dtypes("at", x, values.array);
   Array y = lax::squeeze(numpy::broadcast_to(from, plan.slice_shape), plan.added);
   if (!plan.reversed.empty()) y = lax::rev(y, plan.reversed);
   if (!plan.bool_axes.empty()) to = lax::expand_dims(to, plan.bool_axes);

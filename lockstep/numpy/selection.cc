@@ -251,10 +251,10 @@ Array take_along_axis(const Operand& operand, const Operand& index, const Axes& 
                      {.mode = options.mode.value(), .fill_value = known_number(options.fill_value)});
 }
 
-Array roll(const Operand& operand, const Array& shift, const Axes& axis) {
+Array roll_dynamic(const Operand& operand, const Array& shift, const Axes& axis) {
   LocationScope scope(operand.where);
   Array out = operand.array;
-  if (!axis.given()) return lax::reshape(roll(ravel(out), shift, 0), out.shape());
+  if (!axis.given()) return lax::reshape(roll_dynamic(ravel(out), shift, 0), out.shape());
   Ints axes = axis.resolve("roll", out.ndim());
   if (shift.ndim() > 1 || !is_integer(shift.dtype()))
     throw_error(ErrorCode::shape, "roll", "shifts must be integers, a scalar or a vector, not {}", shift.aval()->text);

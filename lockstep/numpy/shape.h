@@ -43,7 +43,11 @@ Array rot90(const Operand& a, int k = 1, std::pair<int, int> axes = {0, 1});
 // Shifted towards larger indices, what falls off coming in at the front. Absent axis: the flattened array is shifted.
 // Several shifts go with several axes.
 Array roll(const Operand& a, const Ints& shift, const Axes& axis = {});
-Array roll(const Operand& a, const Array& shift, const Axes& axis = {});  // traced shifts
+Array roll_dynamic(const Operand& a, const Array& shift, const Axes& axis);
+template <std::same_as<Array> T>  // traced shifts
+Array roll(const Operand& a, const T& shift, const Axes& axis = {}) {
+  return roll_dynamic(a, shift, axis);
+}
 
 // ---- joins and splits ----
 
