@@ -91,13 +91,13 @@ class IndexMode {
 };
 
 struct IndexOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   bool indices_are_sorted = false, unique_indices = false;  // promises about the indices, not checked
   IndexMode mode = {};
   bool wrap_negative_indices = true;
 };
 struct GetOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   bool indices_are_sorted = false, unique_indices = false;
   IndexMode mode = {};
   Array fill_value = {};  // a known number, for mode "fill"; empty: NaN, or an extreme value

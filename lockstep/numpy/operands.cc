@@ -31,18 +31,6 @@ void require_number(std::string_view operation, const Array& a) {
 
 }  // namespace
 
-std::pair<Array, Array> promote_dtypes(std::string_view operation, const Array& a, const Array& b) {
-  WeakDType t = common(operation, a, b);
-  return convert_both(a, b, t.dtype, t.weak);
-}
-Arrays promote_dtypes(std::string_view operation, std::span<const Array> arrays) {
-  Arrays out(arrays.begin(), arrays.end());
-  if (out.size() < 2) return out;
-  WeakDType t = common(operation, out[0], out[1]);
-  for (const Array& a : arrays.subspan(2)) t = promote_types(operation, t, a.aval()->weak_dtype());
-  for (Array& a : out) a = convert(a, t.dtype, t.weak);
-  return out;
-}
 Array promote_inexact(std::string_view operation, const Array& a) {
   require_number(operation, a);
   return convert(a, to_inexact(a.dtype()), a.weak_type());
@@ -57,23 +45,7 @@ std::pair<Array, Array> promote_dtypes_inexact(std::string_view operation, const
 }
 
 Shape broadcast_shapes(std::string_view operation, std::initializer_list<Shape> shapes) {
-  Shape out;
-  for (const Shape& s : shapes) {
-    while (out.rank() < s.rank()) out = out.with(0, 1);
-    for (int i = 0; i < s.rank(); ++i) {
-      auto k = static_cast<std::size_t>(i);
-      std::int64_t& d = out[static_cast<std::size_t>(out.rank() - s.rank() + i)];
-      if (d == 1) {
-        d = s[k];
-      } else if (s[k] != 1 && s[k] != d) {
-        std::string text;
-        for (const Shape& each : shapes) text += (text.empty() ? "" : ", ") + to_string(each);
-        throw_error(ErrorCode::shape, std::string(operation),
-                    "shapes {} do not broadcast: counted from the last, dimensions must be equal or 1", text);
-      }
-    }
-  }
-  return out;
+  return broadcast_shapes(operation, std::span(shapes.begin(), shapes.size()));
 }
 Array broadcast_operand(const Array& a, const Shape& shape) {
   if (a.shape() == shape) return a;

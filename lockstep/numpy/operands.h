@@ -8,6 +8,7 @@
 
 #include "lockstep/core/dtype.h"
 #include "lockstep/core/shape.h"
+#include "lockstep/numpy/promote.h"
 #include "lockstep/trace/array.h"
 
 namespace lockstep::numpy {
@@ -17,9 +18,6 @@ DType default_int();
 DType to_inexact(DType t);  // itself if floating or complex; float32, or float64 for 64-bit integers
 DType to_numeric(DType t);  // bool -> int32
 
-// All in the common dtype by JAX's lattice; Error(dtype) naming the operation if there is none.
-std::pair<Array, Array> promote_dtypes(std::string_view operation, const Array& a, const Array& b);
-Arrays promote_dtypes(std::string_view operation, std::span<const Array> arrays);
 // The operand in an inexact (numeric) dtype; and both in the common one.
 Array promote_inexact(std::string_view operation, const Array& a);
 Array promote_numeric(std::string_view operation, const Array& a);

@@ -105,7 +105,7 @@ class PadWidth {
   std::vector<Pair> all_;
 };
 struct PadOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   Array constant_values = 0;  // for mode "constant"
   bool reflect_odd = false;   // "reflect" and "symmetric": values reflected at the edge value too
 };
@@ -124,7 +124,7 @@ Array diagonal(const Operand& a, std::int64_t offset = 0, int axis1 = 0, int axi
 Array diag(const Operand& a, std::int64_t k = 0);  // of a matrix, or a matrix of a vector
 Array diagflat(const Operand& a, std::int64_t k = 0);
 struct MeshgridOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   bool sparse = false;
   std::string_view indexing = "xy";  // or "ij"
 };
@@ -143,7 +143,7 @@ Array flatnonzero(const Operand& a);
 Array argwhere(const Operand& a);
 
 struct TakeOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   const char* mode = "fill";  // or "clip", "wrap"
   bool unique_indices = false, indices_are_sorted = false;
   Array fill_value = {};  // empty: NaN, or an extreme value
@@ -151,7 +151,7 @@ struct TakeOptions {
 // Slices at the indices along an axis. Absent axis: elements of the flattened array.
 Array take(const Operand& a, const Operand& indices, const Axes& axis = {}, const TakeOptions& options = {});
 struct TakeAlongAxisOptions {
-  OnlyByName by_name = OnlyByName::yes();
+  OptionsTag tag{};
   IndexMode mode = "fill";
   Array fill_value = {};
 };

@@ -1,0 +1,9 @@
+// jax.numpy. This is the index; each family has its header.
+#pragma once
+
+#include "lockstep/numpy/creation.h"
+#include "lockstep/numpy/indexing.h"
+#include "lockstep/numpy/math.h"
+#include "lockstep/numpy/printing.h"
+#include "lockstep/numpy/reductions.h"
+#include "lockstep/numpy/shape.h"
