@@ -2,7 +2,7 @@
 """Holds the code in lockstep/ to the rooms that CMakeLists.txt declares. usage: check_includes.py [ROOT]
 
 - a file of a room includes only its own room, the rooms below it (lockstep_room's DEPS, and theirs), core and support;
-- x.cc includes the x.h beside it first, which shows that x.h is self-contained;
+- x.cc includes the x.h beside it first;
 - pjrt_c_api.h is included in pjrt/ only;
 - a header that another room includes does not bring in, itself or through others, what is slow to compile or would
   force its own dependencies on users: gRPC, protobuf, Gloo, spdlog, CLI11, JSON, iostream, regex;
