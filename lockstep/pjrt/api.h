@@ -11,6 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "lockstep/pjrt/handoff.h"
 #include "lockstep/support/error.h"
 #include "pjrt_c_api.h"
 
@@ -84,7 +85,15 @@ class Call {
   Result raw(const PJRT_Api* api) {
     if (!available(api)) [[unlikely]]
       throw_missing_function(api, Name.text);
-    return (api->*Slot)(&args_);
+    into_plugin();
+    if constexpr (std::is_void_v<Result>) {
+      (api->*Slot)(&args_);
+      out_of_plugin();
+    } else {
+      Result result = (api->*Slot)(&args_);
+      out_of_plugin();
+      return result;
+    }
   }
 
   Args args_;

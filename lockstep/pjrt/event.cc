@@ -16,6 +16,7 @@ struct Callback {
 };
 
 void run_callback(PJRT_Error* error, void* argument) {
+  out_of_plugin();
   std::unique_ptr<Callback> callback(static_cast<Callback*>(argument));
   if (error == nullptr) return callback->done(nullptr);
   Error ours = take_error(callback->api, error, callback->operation, ErrorCode::execution);

@@ -132,6 +132,7 @@ Registry& registry() {
 void FfiCompletion::done() const {
   auto args = make_args<XLA_FFI_Future_SetAvailable_Args>(XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE);
   args.future = future_;
+  into_plugin();
   check(api_, api_->XLA_FFI_Future_SetAvailable(&args), "XLA_FFI_Future_SetAvailable");
 }
 
@@ -139,6 +140,7 @@ void FfiCompletion::fail(const Error& error) const {
   auto args = make_args<XLA_FFI_Future_SetError_Args>(XLA_FFI_Future_SetError_Args_STRUCT_SIZE);
   args.future = future_;
   args.error = make_error(api_, code_for(error.code()), error.what());
+  into_plugin();
   check(api_, api_->XLA_FFI_Future_SetError(&args), "XLA_FFI_Future_SetError");
 }
 
@@ -196,8 +198,10 @@ XLA_FFI_Error* internal::run_handler(XLA_FFI_CallFrame* frame, FfiHandler handle
       return nullptr;
     }
   FfiCall call(frame);
+  out_of_plugin();
   try {
     handler(call);
+    into_plugin();
     return nullptr;
   } catch (const Error& error) {
     return make_error(frame->api, code_for(error.code()), error.what());

@@ -24,7 +24,7 @@ template <class T>
 std::vector<T> get(const ValueRef& v) {
   HostView view = to_host(*as_concrete(v.get()));
   std::vector<T> out(view.bytes().size() / sizeof(T));
-  std::memcpy(out.data(), view.data(), view.bytes().size());
+  if (!out.empty()) std::memcpy(out.data(), view.data(), view.bytes().size());
   return out;
 }
 
