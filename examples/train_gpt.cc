@@ -1,13 +1,13 @@
 // A byte-level GPT trained on real text, by as many processes as there are: `lockstep run -n 2 -- train_gpt`.
 //
-// The training code has no word about processes: the global batch is split over all devices by its sharding, the model is
-// replicated, and the compiler sums the gradients across them.
+// The training code has no word about processes: the global batch is split over all devices by its sharding, the model
+// is replicated, and the compiler sums the gradients across them.
 #include <lockstep/lockstep.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <cstdio>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -27,10 +27,24 @@ struct Config {
 };
 constexpr int kVocabulary = 256;  // bytes
 
-struct Norm { Array scale, bias; };
-struct Block { Norm ln1; Array qkv, out; Norm ln2; Array up, down; };
-struct Gpt { Array tokens, positions; std::vector<Block> blocks; Norm last; };
-struct State { Gpt params, mu, nu; Array step; };
+struct Norm {
+  Array scale, bias;
+};
+struct Block {
+  Norm ln1;
+  Array qkv, out;
+  Norm ln2;
+  Array up, down;
+};
+struct Gpt {
+  Array tokens, positions;
+  std::vector<Block> blocks;
+  Norm last;
+};
+struct State {
+  Gpt params, mu, nu;
+  Array step;
+};
 
 Gpt init(const Config& c, Array key) {
   int n = 0;
@@ -39,7 +53,10 @@ Gpt init(const Config& c, Array key) {
   };
   auto norm = [&] { return Norm{np::ones({c.width}), np::zeros({c.width})}; };
   double small = 0.02, residual = 0.02 / std::sqrt(2.0 * c.layers);
-  Gpt g{.tokens = normal(kVocabulary, c.width, small), .positions = normal(c.context, c.width, small), .blocks = {}, .last = norm()};
+  Gpt g{.tokens = normal(kVocabulary, c.width, small),
+        .positions = normal(c.context, c.width, small),
+        .blocks = {},
+        .last = norm()};
   for (int i = 0; i < c.layers; ++i)
     g.blocks.push_back({norm(), normal(c.width, 3 * c.width, small), normal(c.width, c.width, residual), norm(),
                         normal(c.width, 4 * c.width, small), normal(4 * c.width, c.width, residual)});
@@ -103,9 +120,11 @@ std::string read_text(const std::vector<std::string>& files) {
     for (std::size_t n; pipe && (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
     if (pipe) pclose(pipe);
     if (text.size() < 1'000'000)
-      throw ls::Error(ls::ErrorCode::io, "train_gpt",
-                      "the default text is not there: install Debian's package bible-kjv (apt-get install bible-kjv), or "
-                      "give files with --text FILE...", 0);
+      throw ls::Error(
+          ls::ErrorCode::io, "train_gpt",
+          "the default text is not there: install Debian's package bible-kjv (apt-get install bible-kjv), or "
+          "give files with --text FILE...",
+          0);
     return text;
   }
   for (const auto& name : files) {
@@ -121,14 +140,16 @@ std::string read_text(const std::vector<std::string>& files) {
 // Rows of context + 1 bytes at random places, the same on every process.
 class Batches {
  public:
-  Batches(std::string_view text, const Config& c, unsigned seed) : text_(text), rows_(c.batch), length_(c.context + 1), random_(seed) {}
+  Batches(std::string_view text, const Config& c, unsigned seed)
+      : text_(text), rows_(c.batch), length_(c.context + 1), random_(seed) {}
   std::vector<std::int32_t> next() {
     std::vector<std::int32_t> out;
     out.reserve(static_cast<std::size_t>(rows_ * length_));
     std::uniform_int_distribution<std::size_t> place(0, text_.size() - static_cast<std::size_t>(length_));
     for (int r = 0; r < rows_; ++r) {
       std::size_t at = place(random_);
-      for (int i = 0; i < length_; ++i) out.push_back(static_cast<unsigned char>(text_[at + static_cast<std::size_t>(i)]));
+      for (int i = 0; i < length_; ++i)
+        out.push_back(static_cast<unsigned char>(text_[at + static_cast<std::size_t>(i)]));
     }
     return out;
   }
@@ -155,7 +176,8 @@ int run(const Config& c) {
   std::string_view all(text);
   std::size_t split = all.size() * 9 / 10, row = static_cast<std::size_t>(c.context + 1);
   if (all.size() - split < row + 1)
-    throw ls::Error(ls::ErrorCode::invalid_argument, "train_gpt", "the text is too short for a context of " + std::to_string(c.context), 0);
+    throw ls::Error(ls::ErrorCode::invalid_argument, "train_gpt",
+                    "the text is too short for a context of " + std::to_string(c.context), 0);
 
   auto mesh = ls::make_mesh({{"data", ls::device_count()}});
   ls::NamedSharding batch(mesh, P("data")), everywhere(mesh, P());
@@ -163,24 +185,27 @@ int run(const Config& c) {
     return ls::device_put(np::asarray(std::move(rows), {c.batch, c.context + 1}), batch);
   };
 
-  auto start = ls::jit([&](Array key) {
-    Gpt g = init(c, key);
-    Gpt zero = ls::tree::map([](Array p) { return np::zeros_like(p); }, g);
-    return State{g, zero, zero, np::zeros({}, ls::DType::float32)};
-  }, {.out_shardings = everywhere, .name = "init"});
+  auto start = ls::jit(
+      [&](Array key) {
+        Gpt g = init(c, key);
+        Gpt zero = ls::tree::map([](Array p) { return np::zeros_like(p); }, g);
+        return State{g, zero, zero, np::zeros({}, ls::DType::float32)};
+      },
+      {.out_shardings = everywhere, .name = "init"});
   State state = start(ls::random::key(c.seed));
   auto step = ls::jit([&](State s, Array rows, Array rate) { return train_step(s, rows, rate, c); },
                       {.donate_argnums = {0}, .out_shardings = {everywhere, everywhere}, .name = "train_step"});
-  auto evaluate = ls::jit([&](Gpt g, Array rows) { return loss(g, rows, c.heads); }, {.out_shardings = everywhere, .name = "evaluate"});
+  auto evaluate = ls::jit([&](Gpt g, Array rows) { return loss(g, rows, c.heads); },
+                          {.out_shardings = everywhere, .name = "evaluate"});
 
   std::int64_t parameters = 0;
   for (const Array& p : ls::tree::leaves(state.params)) parameters += p.size();
   if (talks) {
-    std::printf("text: %.1f MB, %.0f%% held out; model: %d layers, width %d, %d heads, %.2f M parameters\n", all.size() / 1e6,
-                100.0 * static_cast<double>(all.size() - split) / static_cast<double>(all.size()), c.layers, c.width, c.heads,
-                static_cast<double>(parameters) / 1e6);
-    std::printf("%s over %d devices of %d processes; %d rows of %d bytes a step\n", ls::to_string(mesh).c_str(), ls::device_count(),
-                ls::process_count(), c.batch, c.context);
+    std::printf("text: %.1f MB, %.0f%% held out; model: %d layers, width %d, %d heads, %.2f M parameters\n",
+                all.size() / 1e6, 100.0 * static_cast<double>(all.size() - split) / static_cast<double>(all.size()),
+                c.layers, c.width, c.heads, static_cast<double>(parameters) / 1e6);
+    std::printf("%s over %d devices of %d processes; %d rows of %d bytes a step\n", ls::to_string(mesh).c_str(),
+                ls::device_count(), ls::process_count(), c.batch, c.context);
     std::fflush(stdout);
   }
 
@@ -194,7 +219,8 @@ int run(const Config& c) {
       value.block_until_ready();
       first_done = Clock::now();
       if (talks) {
-        std::printf("compiled in %.1f s; collectives per step and device:", std::chrono::duration<double>(first_done - begin).count());
+        std::printf("compiled in %.1f s; collectives per step and device:",
+                    std::chrono::duration<double>(first_done - begin).count());
         auto reports = step.collectives();
         double total = 0;
         for (auto& r : reports) {
@@ -205,7 +231,8 @@ int run(const Config& c) {
       }
     }
     if (talks && (i % 50 == 0 || i + 1 == c.steps)) {
-      double loss_now = value.item<double>(), seconds = std::chrono::duration<double>(Clock::now() - first_done).count();
+      double loss_now = value.item<double>(),
+             seconds = std::chrono::duration<double>(Clock::now() - first_done).count();
       double rate = i ? static_cast<double>(i) * c.batch * c.context / seconds : 0;
       double left = i ? seconds / i * (c.steps - 1 - i) : 0;
       std::printf("step %5d/%d  loss %.4f  %7.0f tokens/s  %3.0f s left\n", i + 1, c.steps, loss_now, rate, left);
@@ -221,17 +248,22 @@ int run(const Config& c) {
 
   // A sample: the context slides over what has been written so far.
   if (c.sample > 0) {
-    auto next = ls::jit([&](Gpt g, Array window, Array at, Array key) {
-      Array all_logits = logits(g, window, c.heads);
-      return ls::random::categorical(key, lax::dynamic_index_in_dim(all_logits[0], at, 0, false) / 0.8);
-    }, {.out_shardings = everywhere, .name = "sample"});
+    auto next = ls::jit(
+        [&](Gpt g, Array window, Array at, Array key) {
+          Array all_logits = logits(g, window, c.heads);
+          return ls::random::categorical(key, lax::dynamic_index_in_dim(all_logits[0], at, 0, false) / 0.8);
+        },
+        {.out_shardings = everywhere, .name = "sample"});
     std::string written = "\n";
     for (int i = 0; i < c.sample; ++i) {
-      std::string tail = written.substr(written.size() > static_cast<std::size_t>(c.context) ? written.size() - static_cast<std::size_t>(c.context) : 0);
+      std::string tail = written.substr(written.size() > static_cast<std::size_t>(c.context)
+                                            ? written.size() - static_cast<std::size_t>(c.context)
+                                            : 0);
       std::vector<std::int32_t> window(static_cast<std::size_t>(c.context), 0);
       for (std::size_t k = 0; k < tail.size(); ++k) window[k] = static_cast<unsigned char>(tail[k]);
       Array in = ls::device_put(np::asarray(std::move(window), {1, c.context}), everywhere);
-      Array byte = next(state.params, in, static_cast<int>(tail.size()) - 1, ls::random::fold_in(ls::random::key(c.seed + 1), i));
+      Array byte = next(state.params, in, static_cast<int>(tail.size()) - 1,
+                        ls::random::fold_in(ls::random::key(c.seed + 1), i));
       written.push_back(static_cast<char>(byte.item<int>()));
     }
     if (talks) std::printf("--- sample ---%s\n--------------\n", written.c_str());

@@ -47,6 +47,14 @@ JitTrace trace_abstract(const F& f, const Args&... args) {
   }
   (std::index_sequence_for<Args...>());
 }
+// What f would return, with arrays that have avals only: for tracing further, never for running.
+template <class R, class F, class... Args>
+R abstract(const F& f, const Args&... args) {
+  auto trace = trace_abstract(f, args...);
+  Arrays leaves;
+  for (AvalP a : trace.jaxpr->out_avals()) leaves.push_back(placeholder({a->shape, a->dtype}));
+  return fill(*static_cast<const R*>(trace.skeleton.get()), leaves);
+}
 }  // namespace internal
 
 // The jaxpr of f at these arguments (arrays, numbers, trees, or ShapeDtypeStructs for single arrays).

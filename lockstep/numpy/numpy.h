@@ -3,6 +3,7 @@
 
 #include "lockstep/numpy/creation.h"
 #include "lockstep/numpy/indexing.h"
+#include "lockstep/numpy/linalg.h"
 #include "lockstep/numpy/math.h"
 #include "lockstep/numpy/printing.h"
 #include "lockstep/numpy/reductions.h"
