@@ -37,19 +37,23 @@ constexpr std::size_t count_down() {
     return count_down<T, N - 1>();
 }
 
+// A T that is never made: only its members' addresses are named. Works for local types too.
 template <class T>
-extern const T fake;  // never defined: only its members' addresses are named
+union Unmade {
+  constexpr Unmade() : nothing(0) {}
+  constexpr ~Unmade() {}
+  char nothing;
+  T value;
+};
+template <class T>
+inline constinit Unmade<T> fake{};
 
 template <auto Pointer>
 constexpr std::string_view pointer_name() {
-  std::string_view text = __PRETTY_FUNCTION__;
-  // "... [with auto Pointer = (& lockstep::reflect::internal::fake<T>.T::member); ...]"
-  auto end = text.find(')', text.rfind("fake<"));
-  while (end != std::string_view::npos && text.find("::", end) != std::string_view::npos && text[end + 1] == ':')
-    end = text.find(')', end + 1);
+  std::string_view text = __PRETTY_FUNCTION__;  // "... Pointer<M>{(& fake<T>.Unmade<T>::value.T::member)}]"
   auto close = text.rfind(')');
   auto begin = text.find_last_of(":.", close) + 1;
-  return text.substr(begin, close - begin);
+  return text.substr(begin, text.find(')', begin) - begin);
 }
 template <class M>
 struct Pointer {
@@ -195,7 +199,7 @@ constexpr auto field_names() {
   } else {
     return []<std::size_t... I>(std::index_sequence<I...>) {
       return std::array<std::string_view, n>{
-          internal::pointer_name<internal::Pointer{&std::get<I>(fields_of(internal::fake<T>))}>()...};
+          internal::pointer_name<internal::Pointer{&std::get<I>(fields_of(internal::fake<T>.value))}>()...};
     }
     (std::make_index_sequence<n>());
   }
