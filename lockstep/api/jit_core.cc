@@ -133,6 +133,7 @@ const void* JitCore::call(const JitCall& call, const TraceFunction& trace_functi
 
 compile::ProgramRequest JitCore::request(const JitTrace& trace, std::span<const Sharding* const> leaves,
                                          const std::vector<bool>& donated) const {
+  LocationOverride scope(settings_.where);
   compile::ProgramRequest request;
   request.jaxpr = trace.closed;
   request.name = settings_.name;
