@@ -1,0 +1,86 @@
+"""Runs lockstep's benchmark and JAX's side by side and prints one table. usage: compare.py BUILD_FOLDER [JOB...]"""
+import json
+import os
+import socket
+import subprocess
+import sys
+
+BARS = {  # ratio to JAX now; what the design aims at is stricter
+    "dispatch_1": ("warm dispatch, 1 leaf", 1.0),
+    "dispatch_100": ("warm dispatch, 100 leaves", 1.0),
+    "trace_lower": ("trace + lower, GPT-2 small AdamW step", 0.2),
+    "compile": ("compile of the same", 1.0),
+    "step_small_1p": ("GPT step 4 x 128, one process", 1.0),
+    "step_mid_1p": ("GPT step 6 x 384, one process", 1.0),
+    "step_small_2p": ("GPT step 4 x 128, two processes", 1.0),
+    "step_mid_2p": ("GPT step 6 x 384, two processes", 1.0),
+}
+
+
+def lines(text):
+    found = {}
+    for line in text.splitlines():
+        line = line[line.find("{"):] if "{" in line else ""
+        if line:
+            try:
+                values = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            found[values["name"]] = values
+    return found
+
+
+def run(command, **environment):
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", **environment}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=1200)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def two_of_jax(rival):
+    port = str(free_port())
+    processes = [subprocess.Popen([sys.executable, rival, "step", str(rank), "2", port], stdout=subprocess.PIPE, text=True,
+                                  env={**os.environ, "JAX_PLATFORMS": "cpu"}) for rank in range(2)]
+    outputs = [p.communicate(timeout=1200)[0] for p in processes]
+    if any(p.returncode for p in processes):
+        sys.exit("JAX's two processes failed")
+    return "".join(outputs)
+
+
+def main():
+    build, *jobs = sys.argv[1:]
+    jobs = jobs or ["dispatch", "trace", "step"]
+    ours_program, tool = f"{build}/benchmarks/bench", f"{build}/tools/lockstep"
+    rival = os.path.join(os.path.dirname(__file__), "rival", "jax_rival.py")
+    ours, theirs = {}, {}
+    for job in jobs:
+        print(f"measuring {job} ...", file=sys.stderr, flush=True)
+        ours.update(lines(run([ours_program, job])))
+        theirs.update(lines(run([sys.executable, rival, job])))
+        if job == "step":
+            ours.update(lines(run([tool, "run", "-n", "2", "--", ours_program, job])))
+            theirs.update(lines(two_of_jax(rival)))
+    print(f"{'what':<42}{'ours':>12}{'JAX':>12}{'ratio':>8}{'bar':>7}")
+    missed = 0
+    for name, (what, bar) in BARS.items():
+        if name not in ours or name not in theirs:
+            continue
+        a, b = ours[name]["seconds"], theirs[name]["seconds"]
+        unit, scale = ("us", 1e6) if b < 1e-3 else ("ms", 1e3) if b < 10 else ("s", 1)
+        verdict = "pass" if a / b <= bar else "miss"
+        missed += verdict == "miss"
+        print(f"{what:<42}{a * scale:>9.2f} {unit:<2}{b * scale:>9.2f} {unit:<2}{a / b:>8.2f}{bar:>7.2f}  {verdict}")
+    if "trace_lower" in ours:
+        a, b = ours["trace_lower"]["ops"], theirs["trace_lower"]["ops"]
+        print(f"StableHLO operations of the step: ours {a}, JAX's {b} ({100 * (a / b - 1):+.0f}%)")
+    print(f"{missed} missed")
+
+
+main()
