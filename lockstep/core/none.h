@@ -3,12 +3,9 @@
 
 namespace lockstep {
 
-#ifndef LOCKSTEP_NONE_DEFINED
-#define LOCKSTEP_NONE_DEFINED
 struct none_t {
   bool operator==(const none_t&) const = default;
 };
 inline constexpr none_t none{};
-#endif
 
 }  // namespace lockstep
