@@ -3,6 +3,7 @@
 
 #include "lockstep/api/autodiff.h"
 #include "lockstep/api/custom_rules.h"
+#include "lockstep/api/device_put.h"
 #include "lockstep/api/jit.h"
 #include "lockstep/api/make_jaxpr.h"
 #include "lockstep/api/vmap.h"

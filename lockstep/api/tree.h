@@ -271,7 +271,7 @@ inline constexpr bool is_array_tuple<std::pair<A, B>> = std::is_same_v<A, Array>
 template <class T, class... Rest>
 void check_same_structure(const T& t, const Rest&... rest) {
   [[maybe_unused]] auto want = signature(t);
-  auto check = [&](const auto& r) {
+  [[maybe_unused]] auto check = [&](const auto& r) {
     if (signature(r) != want || num_leaves(r) != num_leaves(t))
       throw_error(ErrorCode::tree, "tree::map",
                   "the trees differ in structure: {} leaves and {} leaves, or their static "

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "lockstep/numpy/creation.h"
+#include "lockstep/numpy/dtypes.h"
+#include "lockstep/numpy/host.h"
 #include "lockstep/numpy/indexing.h"
 #include "lockstep/numpy/linalg.h"
 #include "lockstep/numpy/math.h"
