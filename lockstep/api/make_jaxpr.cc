@@ -2,20 +2,13 @@
 
 #include <ostream>
 
+#include "lockstep/runtime/concrete.h"
+
 namespace lockstep {
-namespace {
-
-// Has an aval and no data; only ever traced.
-class Placeholder final : public Value {
- public:
-  explicit Placeholder(AvalP aval) : Value(Kind::concrete, aval) {}
-};
-
-}  // namespace
-
 std::ostream& operator<<(std::ostream& out, const ClosedJaxpr& j) { return out << to_string(j); }
+// An array without data; only ever traced.
 Array internal::placeholder(const ShapeDtypeStruct& s) {
-  return Array(ValueRef(new Placeholder(make_aval(s.shape, canonicalize(s.dtype)))));
+  return Array(ValueRef(new runtime::ConcreteArray(make_aval(s.shape, canonicalize(s.dtype)), pjrt::Buffer())));
 }
 
 }  // namespace lockstep
