@@ -21,7 +21,7 @@ namespace lax = ls::lax;
 using ls::Array, ls::P;
 
 struct Config {
-  int layers = 4, width = 128, heads = 4, context = 64, batch = 32, steps = 1500, seed = 0, sample = 400;
+  int layers = 4, width = 128, heads = 4, context = 64, batch = 32, steps = 800, seed = 0, sample = 400, log_every = 50;
   double learning_rate = 3e-3, weight_decay = 0.1, clip = 1.0;
   std::vector<std::string> text;
 };
@@ -230,7 +230,7 @@ int run(const Config& c) {
         std::printf("%s, %s in all\n", reports.empty() ? " none" : "", bytes_text(total).c_str());
       }
     }
-    if (talks && (i % 50 == 0 || i + 1 == c.steps)) {
+    if (talks && (i % c.log_every == 0 || i + 1 == c.steps)) {
       double loss_now = value.item<double>(),
              seconds = std::chrono::duration<double>(Clock::now() - first_done).count();
       double rate = i ? static_cast<double>(i) * c.batch * c.context / seconds : 0;
@@ -286,6 +286,7 @@ int main(int argc, char** argv) {
   app.add_option("--learning-rate", c.learning_rate, "peak learning rate")->capture_default_str();
   app.add_option("--seed", c.seed, "of initialisation, batches and the sample")->capture_default_str();
   app.add_option("--sample", c.sample, "bytes to write at the end; 0: none")->capture_default_str();
+  app.add_option("--log-every", c.log_every, "steps between progress lines")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
     if (c.width % c.heads != 0)
