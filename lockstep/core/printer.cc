@@ -63,9 +63,10 @@ void Printer::print_eqn(const Jaxpr& j, const Eqn& e, int indent) {
     left += (used.empty() || used[v] ? name_of(j, v) : std::string("_")) + ":" + j.vars[v]->text;
   }
   std::string saved = std::move(text);
-  int saved_indent = indent_;
+  int saved_indent = indent_, saved_column = param_column_;
   text.clear();
-  indent_ = indent + 4;
+  indent_ = indent + 2;
+  param_column_ = base_ + indent_;
   if (e.primitive->print)
     e.primitive->print(*this, e.params);
   else if (e.params)
@@ -73,6 +74,7 @@ void Printer::print_eqn(const Jaxpr& j, const Eqn& e, int indent) {
   std::string params = std::move(text);
   text = std::move(saved);
   indent_ = saved_indent;
+  param_column_ = saved_column;
 
   std::string operands;
   for (Atom a : j.in(e)) operands += " " + name_of(j, a);
@@ -83,7 +85,7 @@ void Printer::print_eqn(const Jaxpr& j, const Eqn& e, int indent) {
   }
   std::string flat = params;
   std::replace(flat.begin(), flat.end(), '\x01', ' ');
-  if (!has_line_break(flat) && head.size() + flat.size() + operands.size() + 2 <= kWidth) {
+  if (!has_line_break(flat) && static_cast<std::size_t>(base_) + head.size() + flat.size() + 2 <= kWidth) {
     text += head + "[" + flat + "]" + operands;
     return;
   }
@@ -112,7 +114,10 @@ void Printer::print(const Jaxpr& j, int indent) {
     return s;
   };
   std::string head = "{ lambda" + (j.constvars.empty() ? " " : binders(j.constvars)) + ";" + binders(j.invars) + ".";
+  std::size_t line_start = text.find_last_of("\n\x01") + 1;
+  std::size_t column = static_cast<std::size_t>(param_column_) + text.size() - line_start;
   std::vector<std::string> lines;
+  base_ += indent + 4;
   for (const Eqn& e : j.eqns) {
     std::string saved = std::move(text);
     text.clear();
@@ -120,6 +125,7 @@ void Printer::print(const Jaxpr& j, int indent) {
     lines.push_back(std::move(text));
     text = std::move(saved);
   }
+  base_ -= indent + 4;
   std::string outs = "(";
   for (std::size_t i = 0; i < j.outvars.size(); ++i) outs += (i ? ", " : "") + name_of(j, j.outvars[i]);
   outs += j.outvars.size() == 1 ? ",)" : ")";
@@ -130,9 +136,9 @@ void Printer::print(const Jaxpr& j, int indent) {
     one += (i ? "; " : " ") + lines[i];
     fits = fits && !has_line_break(lines[i]);
   }
-  one += " in " + outs + " }";
-  if (fits && lines.size() <= 1 && static_cast<std::size_t>(indent) + one.size() <= kWidth && indent > 0) {
-    text += one;
+  one += (lines.empty() ? "  in " : " in ") + outs;
+  if (fits && column + one.size() <= kWidth) {
+    text += one + " }";
     return;
   }
   text += head + " let\n";

@@ -25,6 +25,8 @@ class Printer {
   std::unordered_map<const Jaxpr*, std::vector<bool>> used_;
   int next_ = 0;
   int indent_ = 0;
+  int base_ = 0;          // the column where equations begin
+  int param_column_ = 0;  // where a parameter's line begins
 };
 
 }  // namespace lockstep

@@ -181,7 +181,9 @@ Array wrapped(const Array& index, std::int64_t size) {
     std::int64_t v = static_cast<const ScalarValue*>(index.value())->scalar.as_int();
     return v < 0 ? number(v + size, index.dtype()) : index;
   }
-  return lax::select(lax::lt(index, number(0, index.dtype())), lax::add(index, number(size, index.dtype())), index);
+  Array negative = lax::lt(index, number(0, index.dtype()));
+  Array from_end = lax::add(index, number(size, index.dtype()));
+  return lax::select(negative, from_end, index);
 }
 
 std::optional<Array> dynamic_slice(const Array& x, const std::vector<Placed>& indices, bool wrap) {
@@ -442,7 +444,7 @@ Array IndexUpdate::update(const Array& x, const Operand& values, Scatter scatter
   LocationScope scope(values.where);
   GatherPlan plan = plan_for(x, index_, options.wrap_negative_indices);
   if (plan.slice_shape.elements() == 0) return x;
-  auto [to, from] = numpy::promote_dtypes("at", x, values.array);
+  auto [to, from] = numpy::common_dtype("at", x, values.array);
   Array y = lax::squeeze(numpy::broadcast_to(from, plan.slice_shape), plan.added);
   if (!plan.reversed.empty()) y = lax::rev(y, plan.reversed);
   if (!plan.bool_axes.empty()) to = lax::expand_dims(to, plan.bool_axes);

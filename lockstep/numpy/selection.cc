@@ -21,7 +21,9 @@ Array number_like(const Array& a, std::int64_t v) { return scalar(Scalar(v, a.dt
 DType index_dtype(std::int64_t size) { return size > 0x7fffffff ? DType::int64 : DType::int32; }
 Array wrapped(const Array& indices, std::int64_t size) {
   if (!is_signed_integer(indices.dtype())) return indices;
-  return lax::select(lax::lt(indices, number_like(indices, 0)), lax::add(indices, number_like(indices, size)), indices);
+  Array negative = lax::lt(indices, number_like(indices, 0));
+  Array from_end = lax::add(indices, number_like(indices, size));
+  return lax::select(negative, from_end, indices);
 }
 void require_matrix(const char* operation, const Array& a) {
   if (a.ndim() < 2) throw_error(ErrorCode::shape, operation, "wants at least two dimensions, not {}", a.aval()->text);
@@ -32,7 +34,8 @@ std::optional<Scalar> known_number(const Array& a) {
 // True where column <= row + k.
 Array triangle(const Shape& shape, std::int64_t k) {
   Array rows = lax::broadcasted_iota(DType::int32, shape, 0);
-  return lax::ge(lax::add(rows, number_like(rows, k)), lax::broadcasted_iota(DType::int32, shape, 1));
+  rows = lax::add(rows, number_like(rows, k));
+  return lax::ge(rows, lax::broadcasted_iota(DType::int32, shape, 1));
 }
 Array lower_triangle(const char* operation, const Array& a, std::int64_t k) {
   require_matrix(operation, a);
@@ -49,11 +52,13 @@ Array tri(std::int64_t rows, std::optional<std::int64_t> columns, std::int64_t k
 }
 Array tril(const Operand& a, std::int64_t k) {
   LocationScope scope(a.where);
-  return lax::select(lower_triangle("tril", a.array, k), a, zeros(a.array.aval()));
+  Array lower = lower_triangle("tril", a.array, k);
+  return lax::select(lower, a, zeros(a.array.aval()));
 }
 Array triu(const Operand& a, std::int64_t k) {
   LocationScope scope(a.where);
-  return lax::select(lower_triangle("triu", a.array, k - 1), zeros(a.array.aval()), a);
+  Array lower = lower_triangle("triu", a.array, k - 1);
+  return lax::select(lower, zeros(a.array.aval()), a);
 }
 Array diagonal(const Operand& a, std::int64_t offset, int axis1, int axis2) {
   LocationScope scope(a.where);
@@ -73,8 +78,8 @@ Array diag(const Operand& v, std::int64_t k) {
   Array zero = scalar_like(a, 0.0);
   Array padded = lax::pad(a, zero, {{std::max<std::int64_t>(0, -k), std::max<std::int64_t>(0, k), 0}});
   Shape shape{padded.size(), padded.size()};
-  Array rows = lax::broadcasted_iota(DType::int32, shape, 0);
-  Array on = lax::eq(lax::add(rows, number_like(rows, k)), lax::broadcasted_iota(DType::int32, shape, 1));
+  Array rows = lax::broadcasted_iota(DType::int32, shape, 0), columns = lax::broadcasted_iota(DType::int32, shape, 1);
+  Array on = lax::eq(lax::add(rows, number_like(rows, k)), columns);
   return where(on, lax::expand_dims(padded, {1}), zero);
 }
 Array diagflat(const Operand& v, std::int64_t k) {
@@ -107,7 +112,7 @@ Array where(const Operand& condition, const Operand& x, const Operand& y) {
   LocationScope scope(condition.where);
   Array c = condition.array;
   if (!is_bool(c.dtype())) c = lax::ne(c, scalar_like(c, 0.0));
-  auto [a, b] = promote_dtypes("where", x.array, y.array);
+  auto [a, b] = common_dtype("where", x.array, y.array);
   Array parts[] = {a, b, c};
   Arrays all = broadcast_all("where", std::span(parts, c.ndim() == 0 ? 2 : 3));
   if (all[0].size() == 0) return all[0];
@@ -218,7 +223,7 @@ Array take_along_axis(const Operand& operand, const Operand& index, const Axes& 
   Shape others = a.shape();
   others[along] = 1;
   Shape both[] = {indices.shape(), others};
-  Shape result = broadcast_shapes("take_along_axis", both);
+  Shape result = common_shape("take_along_axis", both);
   if (size == 0) return zeros(make_aval(result, a.dtype(), a.weak_type()));
 
   bool wrap = options.mode.value() != lax::GatherScatterMode::promise_in_bounds;
@@ -247,7 +252,8 @@ Array take_along_axis(const Operand& operand, const Operand& index, const Axes& 
     index_shape.push_back(result[i]);
   }
   index_shape.push_back(1);
-  return lax::gather(lax::squeeze(a, squeezed), lax::reshape(indices, index_shape), dims, slice_sizes,
+  indices = lax::reshape(indices, index_shape);
+  return lax::gather(lax::squeeze(a, squeezed), indices, dims, slice_sizes,
                      {.mode = options.mode.value(), .fill_value = known_number(options.fill_value)});
 }
 

@@ -177,9 +177,10 @@ Array roll(const Operand& a, const Ints& shift, const Axes& axis) {
 Array concatenate(const Arrays& arrays, const Axes& axis, std::source_location where) {
   LocationScope scope(where);
   require_arrays("concatenate", arrays);
-  Arrays parts = promote_dtypes("concatenate", arrays);
+  Arrays parts = arrays;
   if (!axis.given())
     for (Array& a : parts) a = ravel(a);
+  parts = common_dtype("concatenate", parts);
   if (parts[0].ndim() == 0)
     throw_error(ErrorCode::shape, "concatenate", "scalars have no axis to be joined along; stack makes one");
   return lax::concatenate(parts, axis.given() ? one_axis("concatenate", axis, parts[0]) : 0);
@@ -187,7 +188,7 @@ Array concatenate(const Arrays& arrays, const Axes& axis, std::source_location w
 Array stack(const Arrays& arrays, int axis, std::source_location where) {
   LocationScope scope(where);
   require_arrays("stack", arrays);
-  return lax::stack(promote_dtypes("stack", arrays), axis);
+  return lax::stack(common_dtype("stack", arrays), axis);
 }
 namespace {
 template <class F>

@@ -366,8 +366,10 @@ std::vector<Array> pad_transpose(const Params* params, std::span<const Array> co
   }
   Array cropped = lax::pad(ct, scalar(Scalar(0.0, ct.dtype()), ct.dtype()), unpadding);
   Array operand = lax::slice(cropped, Shape::filled(strides.size(), 0), cropped.shape(), strides), value;
-  if (in[1].linear())
-    value = lax::sub(lax::reduce_sum(ct, iota_ints(ct.ndim())), lax::reduce_sum(operand, iota_ints(ct.ndim())));
+  if (in[1].linear()) {
+    Array total = lax::reduce_sum(ct, iota_ints(ct.ndim()));
+    value = lax::sub(total, lax::reduce_sum(operand, iota_ints(ct.ndim())));
+  }
   return {in[0].linear() ? operand : Array(), value};
 }
 BatchOut pad_batch(const Params* params, const BatchIn& in) {

@@ -187,7 +187,8 @@ JvpOut scatter_extremal_jvp(const Params* params, std::span<const Array> primals
   Array updates_weight = lax::select(successful, share, none);
   Array operand_share = lax::select(retained, shared, zeros(winners.aval()));
   Array operand_weight = lax::div(lax::add(scalar_like(updates, -1.0), operand_share), attempts);
-  Array moved = lax::add(lax::mul(read(operand_dot), operand_weight), lax::mul(updates_dot, updates_weight));
+  Array moved = lax::mul(read(operand_dot), operand_weight);
+  moved = lax::add(moved, lax::mul(updates_dot, updates_weight));
   return {{out}, {lax::scatter_add(operand_dot, indices, moved, p.dimension_numbers, options_of(p))}};
 }
 
@@ -211,8 +212,8 @@ JvpOut scatter_jvp(const Params* params, std::span<const Array> primals, std::sp
 
   Array kept = lax::eq(scattered, zeros(scattered.aval())), won = lax::eq(ids, winners);
   auto combine = [&](const Array& x, const Array& y) {
-    return lax::scatter_add(lax::select(kept, x, zeros(x.aval())), indices, lax::select(won, y, zeros(y.aval())),
-                            p.dimension_numbers, options_of(p));
+    Array kept_x = lax::select(kept, x, zeros(x.aval())), won_y = lax::select(won, y, zeros(y.aval()));
+    return lax::scatter_add(kept_x, indices, won_y, p.dimension_numbers, options_of(p));
   };
   return {{combine(operand, updates)}, {combine(operand_dot, updates_dot)}};
 }

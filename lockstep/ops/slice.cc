@@ -269,8 +269,9 @@ Arrays normalized_starts(const char* operation, const Array& operand, Arrays sta
                     size);
       start = scalar(Scalar(at < 0 ? at + size : at, dtype), dtype);
     } else if (from_end[i]) {
-      start = select(lt(start, scalar(Scalar(std::int64_t{0}, dtype), dtype)),
-                     add(start, scalar(Scalar(size, dtype), dtype)), start);
+      Array negative = lt(start, scalar(Scalar(std::int64_t{0}, dtype), dtype));
+      Array from_the_end = add(start, scalar(Scalar(size, dtype), dtype));
+      start = select(negative, from_the_end, start);
     }
   }
   return starts;
