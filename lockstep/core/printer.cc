@@ -78,6 +78,7 @@ void Printer::print_eqn(const Jaxpr& j, const Eqn& e, int indent) {
 
   std::string operands;
   for (Atom a : j.in(e)) operands += " " + name_of(j, a);
+  if (operands.empty()) operands = " ";
   std::string head = spaces(indent) + left + (left.empty() ? "" : " = ") + e.primitive->name;
   if (params.empty()) {
     text += head + operands;

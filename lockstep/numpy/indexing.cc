@@ -444,7 +444,7 @@ Array IndexUpdate::update(const Array& x, const Operand& values, Scatter scatter
   LocationScope scope(values.where);
   GatherPlan plan = plan_for(x, index_, options.wrap_negative_indices);
   if (plan.slice_shape.elements() == 0) return x;
-  auto [to, from] = numpy::common_dtype("at", x, values.array);
+  auto [to, from] = numpy::promote_dtypes("at", x, values.array);
   Array y = lax::squeeze(numpy::broadcast_to(from, plan.slice_shape), plan.added);
   if (!plan.reversed.empty()) y = lax::rev(y, plan.reversed);
   if (!plan.bool_axes.empty()) to = lax::expand_dims(to, plan.bool_axes);

@@ -8,7 +8,7 @@
 
 namespace lockstep::numpy {
 
-Arrays common_dtype(std::string_view operation, std::span<const Array> arrays) {
+Arrays promote_dtypes(std::string_view operation, std::span<const Array> arrays) {
   Arrays out(arrays.begin(), arrays.end());
   if (arrays.size() < 2) return out;
   WeakDType target = arrays[0].aval()->weak_dtype();
@@ -16,12 +16,12 @@ Arrays common_dtype(std::string_view operation, std::span<const Array> arrays) {
   for (Array& a : out) a = convert(a, target.dtype, target.weak);
   return out;
 }
-std::pair<Array, Array> common_dtype(std::string_view operation, const Array& a, const Array& b) {
+std::pair<Array, Array> promote_dtypes(std::string_view operation, const Array& a, const Array& b) {
   WeakDType target = promote_types(operation, a.aval()->weak_dtype(), b.aval()->weak_dtype());
   return {convert(a, target.dtype, target.weak), convert(b, target.dtype, target.weak)};
 }
 
-Shape common_shape(std::string_view operation, std::span<const Shape> shapes) {
+Shape broadcast_shapes(std::string_view operation, std::span<const Shape> shapes) {
   Shape out;
   for (const Shape& s : shapes) {
     while (out.rank() < s.rank()) out = out.with(0, 1);
@@ -43,7 +43,7 @@ Arrays broadcast_all(std::string_view operation, std::span<const Array> arrays) 
   Arrays out(arrays.begin(), arrays.end());
   std::vector<Shape> shapes;
   for (const Array& a : arrays) shapes.push_back(a.shape());
-  Shape shape = common_shape(operation, shapes);
+  Shape shape = broadcast_shapes(operation, shapes);
   for (Array& a : out) a = broadcast_to(a, shape);
   return out;
 }

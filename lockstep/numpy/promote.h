@@ -10,11 +10,11 @@
 namespace lockstep::numpy {
 
 // All converted to their common dtype (JAX's lattice). Error(dtype) naming `operation` if there is none.
-Arrays common_dtype(std::string_view operation, std::span<const Array> arrays);
-std::pair<Array, Array> common_dtype(std::string_view operation, const Array& a, const Array& b);
+Arrays promote_dtypes(std::string_view operation, std::span<const Array> arrays);
+std::pair<Array, Array> promote_dtypes(std::string_view operation, const Array& a, const Array& b);
 
 // The shape all shapes broadcast to, aligned at the last dimension. Error(shape) naming `operation`.
-Shape common_shape(std::string_view operation, std::span<const Shape> shapes);
+Shape broadcast_shapes(std::string_view operation, std::span<const Shape> shapes);
 // All broadcast to their common shape.
 Arrays broadcast_all(std::string_view operation, std::span<const Array> arrays);
 

@@ -3,6 +3,8 @@
 #include <string_view>
 
 #include "lockstep/core/basic_ops.h"
+#include "lockstep/numpy/jitted.h"
+#include "lockstep/numpy/math.h"
 #include "lockstep/numpy/promote.h"
 #include "lockstep/numpy/shape.h"
 #include "lockstep/ops/convert.h"
@@ -52,35 +54,49 @@ Array tri(std::int64_t rows, std::optional<std::int64_t> columns, std::int64_t k
 }
 Array tril(const Operand& a, std::int64_t k) {
   LocationScope scope(a.where);
-  Array lower = lower_triangle("tril", a.array, k);
-  return lax::select(lower, a, zeros(a.array.aval()));
+  return jitted("tril", std::to_string(k), {a.array}, [&](std::span<const Array> in) {
+    Array lower = lower_triangle("tril", in[0], k);
+    return lax::select(lower, in[0], zeros(in[0].aval()));
+  });
 }
 Array triu(const Operand& a, std::int64_t k) {
   LocationScope scope(a.where);
-  Array lower = lower_triangle("triu", a.array, k - 1);
-  return lax::select(lower, zeros(a.array.aval()), a);
+  return jitted("triu", std::to_string(k), {a.array}, [&](std::span<const Array> in) {
+    Array lower = lower_triangle("triu", in[0], k - 1);
+    return lax::select(lower, zeros(in[0].aval()), in[0]);
+  });
 }
 Array diagonal(const Operand& a, std::int64_t offset, int axis1, int axis2) {
   LocationScope scope(a.where);
   require_matrix("diagonal", a.array);
-  Array x = moveaxis(a, {axis1, axis2}, {-2, -1});
-  std::int64_t rows = x.shape(-2) + std::min<std::int64_t>(offset, 0),
-               columns = x.shape(-1) - std::max<std::int64_t>(offset, 0);
-  Array i = lax::iota(DType::int32, std::max<std::int64_t>(0, std::min(rows, columns)));
-  Array j = offset == 0 ? i : lax::add(number_like(i, std::abs(offset)), i);
-  return offset >= 0 ? x[{dots, i, j}] : x[{dots, j, i}];
+  std::string key = fmt::format("{} {} {}", offset, axis1, axis2);
+  return jitted("diagonal", key, {a.array}, [&](std::span<const Array> in) {
+    Array x = moveaxis(in[0], {axis1, axis2}, {-2, -1});
+    std::int64_t rows = x.shape(-2) + std::min<std::int64_t>(offset, 0);
+    std::int64_t columns = x.shape(-1) - std::max<std::int64_t>(offset, 0);
+    std::int64_t size = std::max<std::int64_t>(0, std::min(rows, columns));
+    Array i = lax::iota(DType::int32, size), j = i;
+    if (offset != 0) {
+      j = lax::iota(DType::int32, size);
+      j = lax::add(number_like(j, std::abs(offset)), j);
+    }
+    return offset >= 0 ? x[{dots, i, j}] : x[{dots, j, i}];
+  });
 }
 Array diag(const Operand& v, std::int64_t k) {
   LocationScope scope(v.where);
-  const Array& a = v.array;
-  if (a.ndim() == 2) return diagonal(a, k);
-  if (a.ndim() != 1) throw_error(ErrorCode::shape, "diag", "wants one or two dimensions, not {}", a.aval()->text);
-  Array zero = scalar_like(a, 0.0);
-  Array padded = lax::pad(a, zero, {{std::max<std::int64_t>(0, -k), std::max<std::int64_t>(0, k), 0}});
-  Shape shape{padded.size(), padded.size()};
-  Array rows = lax::broadcasted_iota(DType::int32, shape, 0), columns = lax::broadcasted_iota(DType::int32, shape, 1);
-  Array on = lax::eq(lax::add(rows, number_like(rows, k)), columns);
-  return where(on, lax::expand_dims(padded, {1}), zero);
+  if (v.array.ndim() != 1 && v.array.ndim() != 2)
+    throw_error(ErrorCode::shape, "diag", "wants one or two dimensions, not {}", v.array.aval()->text);
+  return jitted("_diag", std::to_string(k), {v.array}, [&](std::span<const Array> in) {
+    const Array& a = in[0];
+    if (a.ndim() == 2) return diagonal(a, k);
+    Array zero = scalar_like(a, 0.0);
+    Array padded = lax::pad(a, zero, {{std::max<std::int64_t>(0, -k), std::max<std::int64_t>(0, k), 0}});
+    Shape shape{padded.size(), padded.size()};
+    Array rows = lax::broadcasted_iota(DType::int32, shape, 0), columns = lax::broadcasted_iota(DType::int32, shape, 1);
+    Array on = lax::eq(lax::add(rows, number_like(rows, k)), columns);
+    return where(on, lax::expand_dims(padded, {1}), zero);
+  });
 }
 Array diagflat(const Operand& v, std::int64_t k) {
   LocationScope scope(v.where);
@@ -110,13 +126,7 @@ Arrays meshgrid(const Arrays& arrays, const MeshgridOptions& options, std::sourc
 
 Array where(const Operand& condition, const Operand& x, const Operand& y) {
   LocationScope scope(condition.where);
-  Array c = condition.array;
-  if (!is_bool(c.dtype())) c = lax::ne(c, scalar_like(c, 0.0));
-  auto [a, b] = common_dtype("where", x.array, y.array);
-  Array parts[] = {a, b, c};
-  Arrays all = broadcast_all("where", std::span(parts, c.ndim() == 0 ? 2 : 3));
-  if (all[0].size() == 0) return all[0];
-  return lax::select(c.ndim() == 0 ? c : all[2], all[0], all[1]);
+  return select_where(condition.array, x.array, y.array);
 }
 Arrays nonzero(const Operand& a) {
   LocationScope scope(a.where);
@@ -159,75 +169,71 @@ Array argwhere(const Operand& a) {
   return stack(places, 1);
 }
 
+namespace {
+int taking_axis(const char* operation, const Axes& axis, int rank) {
+  Ints axes = axis.given() ? axis.resolve(operation, rank) : Ints{0};
+  if (axes.size() != 1) throw_error(ErrorCode::axis, operation, "wants one axis, not {}", to_tuple_string(axes));
+  return static_cast<int>(axes[0]);
+}
+void require_integers(const char* operation, const Array& indices) {
+  if (!is_integer(indices.dtype()))
+    throw_error(ErrorCode::dtype, operation, "indices must be integers, not {}", indices.aval()->text);
+}
+std::string text_of(const std::optional<Scalar>& number) { return number ? to_string(*number) : "none"; }
+}  // namespace
+
 Array take(const Operand& operand, const Operand& index, const Axes& axis, const TakeOptions& options) {
   LocationScope scope(operand.where);
-  Array a = operand.array, indices = index.array;
-  if (!is_integer(indices.dtype()))
-    throw_error(ErrorCode::dtype, "take", "indices must be integers, not {}", indices.aval()->text);
-  if (!axis.given()) a = ravel(a);
-  Ints axes = axis.given() ? axis.resolve("take", a.ndim()) : Ints{0};
-  if (axes.size() != 1) throw_error(ErrorCode::axis, "take", "wants one axis, not {}", to_tuple_string(axes));
-  int along = static_cast<int>(axes[0]);
-  std::int64_t size = a.shape()[along];
+  require_integers("take", index.array);
+  int along = taking_axis("take", axis, operand.array.ndim());
   std::string_view mode = options.mode;
-  lax::GatherScatterMode how = lax::GatherScatterMode::fill_or_drop;
-  if (mode == "clip")
-    how = lax::GatherScatterMode::clip;
-  else if (mode == "wrap")
-    how = lax::GatherScatterMode::promise_in_bounds;
-  else if (mode != "fill")
+  if (mode != "fill" && mode != "clip" && mode != "wrap")
     throw_error(ErrorCode::invalid_argument, "take", "mode \"{}\" is unknown; there are fill, clip and wrap", mode);
-
-  Shape result(a.shape().begin(), a.shape().begin() + along);
-  result.append(indices.shape().begin(), indices.shape().end());
-  result.append(a.shape().begin() + along + 1, a.shape().end());
-  if (size == 0 && indices.size() != 0)
+  std::int64_t size = axis.given() ? operand.array.shape()[along] : operand.array.size();
+  if (size == 0 && index.array.size() != 0)
     throw_error(ErrorCode::invalid_argument, "take", "axis {} of {} is empty: nothing can be taken", along,
-                a.aval()->text);
-  if (indices.size() == 0)
-    return full(make_aval(result, a.dtype(), a.weak_type()), Scalar(std::int64_t{0}, DType::int32));
-
-  if (mode == "fill") indices = wrapped(indices, size);
-  if (mode == "wrap") {
-    Array rest = lax::rem(indices, number_like(indices, size));
-    indices = wrapped(rest, size);
-  }
-  Shape sizes = a.shape();
-  sizes[along] = 1;
-  Ints offsets;
-  for (int i = 0; i < result.rank(); ++i)
-    if (i < along || i >= along + indices.ndim()) offsets.push_back(i);
-  return lax::gather(a, lax::expand_dims(indices, {-1}),
-                     {.offset_dims = offsets, .collapsed_slice_dims = {along}, .start_index_map = {along}}, sizes,
-                     {.unique_indices = options.unique_indices,
-                      .indices_are_sorted = options.indices_are_sorted,
-                      .mode = how,
-                      .fill_value = known_number(options.fill_value)});
+                operand.array.aval()->text);
+  std::optional<Scalar> fill = known_number(options.fill_value);
+  std::string key = fmt::format("{} {} {} {} {} {}", axis.given(), along, mode, options.unique_indices,
+                                options.indices_are_sorted, text_of(fill));
+  return jitted("_take", key, {operand.array, index.array}, [&](std::span<const Array> in) {
+    Array a = axis.given() ? in[0] : ravel(in[0]), indices = in[1];
+    lax::GatherScatterMode how = lax::GatherScatterMode::clip;
+    if (mode == "fill") {
+      Array negative = lax::lt(indices, number_like(indices, 0));
+      indices = select_where(negative, lax::add(indices, number_like(indices, size)), indices);
+      how = lax::GatherScatterMode::fill_or_drop;
+    } else if (mode == "wrap") {
+      indices = remainder(indices, number_like(indices, size));
+      how = lax::GatherScatterMode::promise_in_bounds;
+    }
+    Shape result(a.shape().begin(), a.shape().begin() + along), sizes = a.shape();
+    result.append(indices.shape().begin(), indices.shape().end());
+    result.append(a.shape().begin() + along + 1, a.shape().end());
+    if (indices.size() == 0) return zeros(make_aval(result, a.dtype(), a.weak_type()));
+    sizes[along] = 1;
+    Ints offsets;
+    for (int i = 0; i < result.rank(); ++i)
+      if (i < along || i >= along + indices.ndim()) offsets.push_back(i);
+    return lax::gather(a, lax::expand_dims(indices, {-1}),
+                       {.offset_dims = offsets, .collapsed_slice_dims = {along}, .start_index_map = {along}}, sizes,
+                       {.unique_indices = options.unique_indices,
+                        .indices_are_sorted = options.indices_are_sorted,
+                        .mode = how,
+                        .fill_value = fill});
+  });
 }
 
-Array take_along_axis(const Operand& operand, const Operand& index, const Axes& axis,
-                      const TakeAlongAxisOptions& options) {
-  LocationScope scope(operand.where);
-  Array a = operand.array, indices = index.array;
-  if (!is_integer(indices.dtype()))
-    throw_error(ErrorCode::dtype, "take_along_axis", "indices must be integers, not {}", indices.aval()->text);
-  if (!axis.given()) a = ravel(a);
-  if (a.ndim() != indices.ndim())
-    throw_error(ErrorCode::shape, "take_along_axis", "{} and indices {} must have equally many dimensions",
-                a.aval()->text, indices.aval()->text);
-  Ints axes = axis.given() ? axis.resolve("take_along_axis", a.ndim()) : Ints{0};
-  if (axes.size() != 1)
-    throw_error(ErrorCode::axis, "take_along_axis", "wants one axis, not {}", to_tuple_string(axes));
-  int along = static_cast<int>(axes[0]);
+namespace {
+Array gather_along(Array a, Array indices, int along, std::optional<lax::GatherScatterMode> mode,
+                   const std::optional<Scalar>& fill) {
   std::int64_t size = a.shape()[along];
   Shape others = a.shape();
   others[along] = 1;
   Shape both[] = {indices.shape(), others};
-  Shape result = common_shape("take_along_axis", both);
+  Shape result = broadcast_shapes("take_along_axis", both);
   if (size == 0) return zeros(make_aval(result, a.dtype(), a.weak_type()));
-
-  bool wrap = options.mode.value() != lax::GatherScatterMode::promise_in_bounds;
-  if (wrap) indices = wrapped(convert(indices, index_dtype(size)), size);
+  if (mode != lax::GatherScatterMode::promise_in_bounds) indices = wrapped(convert(indices, index_dtype(size)), size);
   // Dimensions of size 1 of the indices are read whole; the others go in step with the array's.
   lax::GatherDimensionNumbers dims;
   Shape index_shape, slice_sizes;
@@ -253,8 +259,24 @@ Array take_along_axis(const Operand& operand, const Operand& index, const Axes& 
   }
   index_shape.push_back(1);
   indices = lax::reshape(indices, index_shape);
-  return lax::gather(lax::squeeze(a, squeezed), indices, dims, slice_sizes,
-                     {.mode = options.mode.value(), .fill_value = known_number(options.fill_value)});
+  return lax::gather(lax::squeeze(a, squeezed), indices, dims, slice_sizes, {.mode = mode, .fill_value = fill});
+}
+}  // namespace
+Array take_along_axis(const Operand& operand, const Operand& index, const Axes& axis,
+                      const TakeAlongAxisOptions& options) {
+  LocationScope scope(operand.where);
+  require_integers("take_along_axis", index.array);
+  int rank = axis.given() ? operand.array.ndim() : 1;
+  if (rank != index.array.ndim())
+    throw_error(ErrorCode::shape, "take_along_axis", "{} and indices {} must have equally many dimensions",
+                operand.array.aval()->text, index.array.aval()->text);
+  int along = taking_axis("take_along_axis", axis, rank);
+  std::optional<Scalar> fill = known_number(options.fill_value);
+  auto mode = options.mode.value();
+  std::string key = fmt::format("{} {} {} {}", axis.given(), along, mode ? static_cast<int>(*mode) : -1, text_of(fill));
+  return jitted("take_along_axis", key, {operand.array, index.array}, [&](std::span<const Array> in) {
+    return gather_along(axis.given() ? in[0] : ravel(in[0]), in[1], along, mode, fill);
+  });
 }
 
 Array roll_dynamic(const Operand& operand, const Array& shift, const Axes& axis) {
@@ -264,20 +286,24 @@ Array roll_dynamic(const Operand& operand, const Array& shift, const Axes& axis)
   Ints axes = axis.resolve("roll", out.ndim());
   if (shift.ndim() > 1 || !is_integer(shift.dtype()))
     throw_error(ErrorCode::shape, "roll", "shifts must be integers, a scalar or a vector, not {}", shift.aval()->text);
-  Arrays shifts = shift.ndim() == 0 ? Arrays{shift} : unstack(shift);
-  if (shifts.size() != axes.size() && shifts.size() != 1 && axes.size() != 1)
-    throw_error(ErrorCode::shape, "roll", "{} shifts do not go with axes {}", shifts.size(), to_tuple_string(axes));
-  for (std::size_t i = 0; i < std::max(shifts.size(), axes.size()); ++i) {
-    int along = static_cast<int>(axes[axes.size() == 1 ? 0 : i]);
-    std::int64_t size = out.shape()[along];
-    if (size == 0) continue;
-    Array by = convert(shifts[shifts.size() == 1 ? 0 : i], DType::int32);
-    Array n = number_like(by, size);
-    Array from = lax::sub(n, wrapped(lax::rem(by, n), size));
-    out = lax::dynamic_slice_in_dim(lax::concatenate({out, out}, along), from, size, along,
-                                    {.allow_negative_indices = false});
-  }
-  return out;
+  std::size_t count = static_cast<std::size_t>(shift.size());
+  if (count != axes.size() && count != 1 && axes.size() != 1)
+    throw_error(ErrorCode::shape, "roll", "{} shifts do not go with axes {}", count, to_tuple_string(axes));
+  return jitted("_roll_dynamic", to_string(axes), {out, shift}, [&](std::span<const Array> in) {
+    Array out = in[0];
+    Arrays shifts = in[1].ndim() == 0 ? Arrays{in[1]} : unstack(in[1]);
+    for (std::size_t i = 0; i < std::max(shifts.size(), axes.size()); ++i) {
+      int along = static_cast<int>(axes[axes.size() == 1 ? 0 : i]);
+      std::int64_t size = out.shape()[along];
+      if (size == 0) continue;
+      Array by = convert(shifts[shifts.size() == 1 ? 0 : i], DType::int32);
+      Array n = number_like(by, size);
+      Array from = lax::sub(n, remainder(by, n));
+      out = lax::dynamic_slice_in_dim(lax::concatenate({out, out}, along), from, size, along,
+                                      {.allow_negative_indices = false});
+    }
+    return out;
+  });
 }
 
 }  // namespace lockstep::numpy

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/core/basic_ops.h"
+#include "lockstep/numpy/jitted.h"
 #include "lockstep/numpy/promote.h"
 #include "lockstep/ops/structural.h"
 #include "lockstep/runtime/transfer.h"
@@ -104,28 +105,25 @@ Arrays broadcast_arrays(const Arrays& arrays, std::source_location where) {
   return broadcast_all("broadcast_arrays", arrays);
 }
 Array Ravel::operator()(const Operand& a) const { return lax::reshape(a, {a.array.size()}); }
-Array Atleast1d::operator()(const Operand& a) const { return a.array.ndim() == 0 ? lax::expand_dims(a, {0}) : a.array; }
-Array Atleast2d::operator()(const Operand& a) const {
-  return a.array.ndim() == 0 ? lax::expand_dims(a, {0, 1}) : a.array.ndim() == 1 ? lax::expand_dims(a, {0}) : a.array;
+namespace {
+Array at_least(const char* name, const Operand& a, std::initializer_list<Ints> added) {
+  LocationScope scope(a.where);
+  int rank = a.array.ndim();
+  return jitted(name, "", {a.array}, [&](std::span<const Array> in) {
+    return rank < static_cast<int>(added.size()) ? lax::expand_dims(in[0], added.begin()[rank]) : in[0];
+  });
 }
-Array Atleast3d::operator()(const Operand& a) const {
-  switch (a.array.ndim()) {
-    case 0:
-      return lax::expand_dims(a, {0, 1, 2});
-    case 1:
-      return lax::expand_dims(a, {0, 2});
-    case 2:
-      return lax::expand_dims(a, {2});
-    default:
-      return a.array;
-  }
-}
+}  // namespace
+Array Atleast1d::operator()(const Operand& a) const { return at_least("atleast_1d", a, {{0}}); }
+Array Atleast2d::operator()(const Operand& a) const { return at_least("atleast_2d", a, {{0, 1}, {0}}); }
+Array Atleast3d::operator()(const Operand& a) const { return at_least("atleast_3d", a, {{0, 1, 2}, {0, 2}, {2}}); }
 
 // ---- order ----
 
 Array flip(const Operand& a, const Axes& axis) {
   LocationScope scope(a.where);
-  return lax::rev(a, axis.resolve("flip", a.array.ndim()));
+  Ints axes = axis.resolve("flip", a.array.ndim());
+  return jitted("_flip", to_string(axes), {a.array}, [&](std::span<const Array> in) { return lax::rev(in[0], axes); });
 }
 Array Fliplr::operator()(const Operand& a) const { return flip(a, 1); }
 Array Flipud::operator()(const Operand& a) const { return flip(a, 0); }
@@ -136,16 +134,19 @@ Array rot90(const Operand& a, int k, std::pair<int, int> axes) {
   Ints plane = canonical_axes("rot90", {axes.first, axes.second}, rank);
   Ints permutation = iota_ints(rank);
   std::swap(permutation[plane[0]], permutation[plane[1]]);
-  switch (((k % 4) + 4) % 4) {
-    case 1:
-      return transpose(flip(a, plane[1]), permutation);
-    case 2:
-      return flip(flip(a, plane[0]), plane[1]);
-    case 3:
-      return flip(transpose(a, permutation), plane[1]);
-    default:
-      return a.array;
-  }
+  k = ((k % 4) + 4) % 4;
+  return jitted("rot90", fmt::format("{} {}", k, to_string(plane)), {a.array}, [&](std::span<const Array> in) {
+    switch (k) {
+      case 1:
+        return transpose(flip(in[0], plane[1]), permutation);
+      case 2:
+        return flip(flip(in[0], plane[0]), plane[1]);
+      case 3:
+        return flip(transpose(in[0], permutation), plane[1]);
+      default:
+        return in[0];
+    }
+  });
 }
 namespace {
 // One shift for each axis: a single one serves all, a single axis takes all.
@@ -158,18 +159,20 @@ std::size_t matched(std::size_t shifts, const Ints& axes) {
 Array roll(const Operand& a, const Ints& shift, const Axes& axis) {
   LocationScope scope(a.where);
   if (!axis.given()) return lax::reshape(roll(ravel(a), shift, 0), a.array.shape());
-  Array out = a.array;
-  Ints axes = axis.resolve("roll", out.ndim());
+  Ints axes = axis.resolve("roll", a.array.ndim());
   std::size_t n = matched(shift.size(), axes);
-  for (std::size_t i = 0; i < n; ++i) {
-    int along = static_cast<int>(axes[axes.size() == 1 ? 0 : i]);
-    std::int64_t size = out.shape()[along], by = shift[shift.size() == 1 ? 0 : i];
-    if (size == 0) continue;
-    std::int64_t from = ((-by % size) + size) % size;
-    out = lax::concatenate({lax::slice_in_dim(out, from, size, 1, along), lax::slice_in_dim(out, 0, from, 1, along)},
-                           along);
-  }
-  return out;
+  return jitted("_roll_static", to_string(shift) + to_string(axes), {a.array}, [&](std::span<const Array> in) {
+    Array out = in[0];
+    for (std::size_t i = 0; i < n; ++i) {
+      int along = static_cast<int>(axes[axes.size() == 1 ? 0 : i]);
+      std::int64_t size = out.shape()[along], by = shift[shift.size() == 1 ? 0 : i];
+      if (size == 0) continue;
+      std::int64_t from = ((-by % size) + size) % size;
+      out = lax::concatenate({lax::slice_in_dim(out, from, size, 1, along), lax::slice_in_dim(out, 0, from, 1, along)},
+                             along);
+    }
+    return out;
+  });
 }
 
 // ---- joins and splits ----
@@ -180,7 +183,7 @@ Array concatenate(const Arrays& arrays, const Axes& axis, std::source_location w
   Arrays parts = arrays;
   if (!axis.given())
     for (Array& a : parts) a = ravel(a);
-  parts = common_dtype("concatenate", parts);
+  parts = promote_dtypes("concatenate", parts);
   if (parts[0].ndim() == 0)
     throw_error(ErrorCode::shape, "concatenate", "scalars have no axis to be joined along; stack makes one");
   return lax::concatenate(parts, axis.given() ? one_axis("concatenate", axis, parts[0]) : 0);
@@ -188,7 +191,7 @@ Array concatenate(const Arrays& arrays, const Axes& axis, std::source_location w
 Array stack(const Arrays& arrays, int axis, std::source_location where) {
   LocationScope scope(where);
   require_arrays("stack", arrays);
-  return lax::stack(common_dtype("stack", arrays), axis);
+  return lax::stack(promote_dtypes("stack", arrays), axis);
 }
 namespace {
 template <class F>
@@ -219,7 +222,10 @@ Array column_stack(const Arrays& arrays, std::source_location where) {
 }
 Array append(const Operand& a, const Operand& values, const Axes& axis) {
   LocationScope scope(a.where);
-  return concatenate({a.array, values.array}, axis);
+  std::string key = axis.given() ? to_string(axis.list()) : "";
+  return jitted("append", key, {a.array, values.array}, [&](std::span<const Array> in) {
+    return concatenate({in[0], in[1]}, axis);
+  });
 }
 Arrays unstack(const Operand& a, int axis) { return lax::unstack(a, axis); }
 
@@ -329,9 +335,9 @@ Array pad_wrap(const Array& a, int axis, PadWidth::Pair width) {
   if (std::int64_t rest = width.second % n) parts.push_back(lax::slice_in_dim(a, 0, rest, 1, axis));
   return lax::concatenate(parts, axis);
 }
-// Grown by at most one reflection at a time.
-Array pad_reflect(Array a, int axis, std::int64_t padding, bool before, bool with_edge, bool odd) {
-  std::int64_t size = a.shape()[axis], offset = !with_edge && size > 1 ? 1 : 0;
+// Grown by at most one reflection at a time; `size` is that of the axis before any padding.
+Array pad_reflect(Array a, int axis, std::int64_t size, std::int64_t padding, bool before, bool with_edge, bool odd) {
+  std::int64_t offset = !with_edge && size > 1 ? 1 : 0;
   auto edge_of = [&](const Array& x) {
     return before ? lax::slice_in_dim(x, 0, 1, 1, axis) : lax::slice_in_dim(x, -1, std::nullopt, 1, axis);
   };
@@ -340,7 +346,7 @@ Array pad_reflect(Array a, int axis, std::int64_t padding, bool before, bool wit
     std::int64_t now = std::min(padding, size - offset), n = a.shape()[axis];
     padding -= now;
     std::int64_t from = before ? offset : n - now - offset;
-    Array x = lax::rev(lax::slice_in_dim(a, from, from + now, 1, axis), {axis});
+    Array x = flip(lax::slice_in_dim(a, from, from + now, 1, axis), axis);
     if (odd) {
       x = 2 * edge - x;
       if (size > 1) edge = edge_of(x);
@@ -353,29 +359,38 @@ Array pad_reflect(Array a, int axis, std::int64_t padding, bool before, bool wit
 }  // namespace
 Array pad(const Operand& operand, const PadWidth& pad_width, std::string_view mode, const PadOptions& options) {
   LocationScope scope(operand.where);
-  Array a = operand.array;
-  if (a.ndim() == 0) return a;
-  auto widths = pad_width.resolve(a.ndim());
-  if (mode == "constant") return pad_constant(a, widths, options.constant_values);
-  if (mode == "empty") return pad_constant(a, widths, 0);
-  bool reflect = mode == "reflect", symmetric = mode == "symmetric", wrap = mode == "wrap";
-  if (!reflect && !symmetric && !wrap && mode != "edge")
+  const Array& x = operand.array;
+  if (x.ndim() == 0) return x;
+  auto widths = pad_width.resolve(x.ndim());
+  bool reflect = mode == "reflect", symmetric = mode == "symmetric", wrap = mode == "wrap", edge = mode == "edge";
+  bool constant = mode == "constant" || mode == "empty";
+  if (!reflect && !symmetric && !wrap && !edge && !constant)
     throw_error(ErrorCode::invalid_argument, "pad",
                 "mode \"{}\" is unknown; there are constant, edge, reflect, symmetric, wrap and empty", mode);
-  for (int i = 0; i < a.ndim(); ++i) {
-    auto width = widths[static_cast<std::size_t>(i)];
-    if (width.first == 0 && width.second == 0) continue;
-    if (a.shape()[i] == 0)
+  std::string key = fmt::format("{} {}", mode, options.reflect_odd);
+  for (int i = 0; i < x.ndim(); ++i) {
+    auto [before, after] = widths[static_cast<std::size_t>(i)];
+    key += fmt::format(" {},{}", before, after);
+    if (!constant && (before > 0 || after > 0) && x.shape()[i] == 0)
       throw_error(ErrorCode::shape, "pad", "mode \"{}\" has nothing to pad axis {} of {} with", mode, i,
-                  a.aval()->text);
-    if (reflect || symmetric) {
-      a = pad_reflect(a, i, width.first, true, symmetric, options.reflect_odd);
-      a = pad_reflect(a, i, width.second, false, symmetric, options.reflect_odd);
-    } else {
-      a = wrap ? pad_wrap(a, i, width) : pad_edge(a, i, width);
-    }
+                  x.aval()->text);
   }
-  return a;
+  return jitted("_pad", key, {x, options.constant_values}, [&](std::span<const Array> in) {
+    Array a = in[0];
+    if (constant) return pad_constant(a, widths, mode == "empty" ? Array(0) : in[1]);
+    for (int i = 0; i < a.ndim(); ++i) {
+      auto width = widths[static_cast<std::size_t>(i)];
+      std::int64_t size = a.shape()[i];
+      if (width.first == 0 && width.second == 0) continue;
+      if (reflect || symmetric) {
+        a = pad_reflect(a, i, size, width.first, true, symmetric, options.reflect_odd);
+        a = pad_reflect(a, i, size, width.second, false, symmetric, options.reflect_odd);
+      } else {
+        a = wrap ? pad_wrap(a, i, width) : pad_edge(a, i, width);
+      }
+    }
+    return a;
+  });
 }
 
 }  // namespace numpy

@@ -1,5 +1,5 @@
 """Indexing, structural primitives and numpy's shape functions agree with JAX: program text, values when compiled and
-step by step, gradients, vmap. usage: structural_test.py STRUCTURAL_CASES"""
+step by step, gradients, vmap. usage: structural_test.py STRUCTURAL_CASES [NAME...]"""
 import os
 import subprocess
 import sys
@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-PROGRAM = sys.argv.pop()
+PROGRAM, ONLY = sys.argv[1], sys.argv[2:]
+del sys.argv[1:]
 
 
 def floats(*shape):
@@ -118,8 +119,19 @@ TEXT = {
     "np_meshgrid_sparse": (lambda x, y: jnp.meshgrid(x, y, sparse=True, indexing="ij"), V, floats(3)),
     "np_broadcast": (lambda x: jnp.broadcast_to(x, (2, 3, 4)), M),
 }
-# JAX wraps these in jit, or spells sizes as np.int64(2): values, gradients and vmap only.
+# JAX's text differs (sizes spelt np.int64(2), say): values, gradients and vmap only.
 VALUES = {
+    "np_flip": (lambda x: [jnp.flip(x), jnp.flip(x, 1), jnp.flip(x, (0, -1)), jnp.fliplr(x), jnp.flipud(x)], A),
+    "np_rot90": (lambda x: [jnp.rot90(x), jnp.rot90(x, 2), jnp.rot90(x, -1, (1, 2))], A),
+    "np_roll": (lambda x: [jnp.roll(x, 1), jnp.roll(x, -2, 1), jnp.roll(x, (1, 2), (0, 1))], M),
+    "np_triangles": (lambda x: [jnp.tril(x), jnp.triu(x, 1), jnp.tril(x, -1), jnp.tri(3, 4, 1)], A),
+    "np_where": (lambda x, y: jnp.where(x > 0, x, y), M, floats(4)),
+    "np_where_scalar": (lambda x: jnp.where(x[0, 0] > 0, x, 1), M),
+    "np_take_along_axis": (lambda x, i: jnp.take_along_axis(x, i, 1), M, ints([0, 3], [-1, 1], [8, 2])),
+    "np_take_along_axis_clip": (lambda x, i: jnp.take_along_axis(x, i, 0, mode="clip"), M, ints([0, 1, 2, 9])),
+    "np_atleast": (lambda x: [jnp.atleast_1d(x), jnp.atleast_2d(x), jnp.atleast_3d(x)], V),
+    "np_diagonal": (lambda x: [jnp.diagonal(x), jnp.diagonal(x, 1), jnp.diagonal(x, -1, 1, 0)], A),
+    "np_diag": (lambda x: [jnp.diag(x), jnp.diag(x, 1), jnp.diag(x, -2)], V),
     "multiply_values": (lambda x, i, y: x.at[i].multiply(y, unique_indices=True), M, ints(0, 2), floats(2, 4)),
     "divide_values": (lambda x, i, y: x.at[i].divide(y, unique_indices=True), M, ints(0, 2), floats(2, 4)),
     "min_values": (lambda x, i, y: x.at[i].min(y), M, ints(0, 2, 0), floats(3, 4)),
@@ -129,9 +141,6 @@ VALUES = {
     "lax_dynamic_index_in_dim": (lambda x, i: lax.dynamic_index_in_dim(x, i, 0, False), M, int_(1)),
     "lax_dynamic_update_index_in_dim": (lambda x, y, i: lax.dynamic_update_index_in_dim(x, y, i, 1), M, floats(3),
                                         int_(2)),
-    "np_flip": (lambda x: [jnp.flip(x), jnp.flip(x, 1), jnp.flip(x, (0, -1)), jnp.fliplr(x), jnp.flipud(x)], A),
-    "np_rot90": (lambda x: [jnp.rot90(x), jnp.rot90(x, 2), jnp.rot90(x, -1, (1, 2))], A),
-    "np_roll": (lambda x: [jnp.roll(x, 1), jnp.roll(x, -2, 1), jnp.roll(x, (1, 2), (0, 1))], M),
     "np_roll_traced": (lambda x, i: jnp.roll(x, i, 1), M, int_(-3)),
     "np_stacks": (lambda x: [jnp.vstack([x, x]), jnp.hstack([x, x]), jnp.dstack([x, x]), jnp.column_stack([x, x])], V),
     "np_split": (lambda x: jnp.split(x, 2, 1), M),
@@ -143,16 +152,8 @@ VALUES = {
     "np_pad_reflect": (lambda x: [jnp.pad(x, ((1, 5), (3, 4)), "reflect"), jnp.pad(x, 2, "symmetric")], M),
     "np_pad_odd": (lambda x: jnp.pad(x, 4, "reflect", reflect_type="odd"), M),
     "np_pad_wrap": (lambda x: jnp.pad(x, (5, 4), "wrap"), M),
-    "np_triangles": (lambda x: [jnp.tril(x), jnp.triu(x, 1), jnp.tril(x, -1), jnp.tri(3, 4, 1)], A),
-    "np_diagonal": (lambda x: [jnp.diagonal(x), jnp.diagonal(x, 1), jnp.diagonal(x, -1, 1, 0)], A),
-    "np_diag": (lambda x: [jnp.diag(x), jnp.diag(x, 1), jnp.diag(x, -2)], V),
-    "np_where": (lambda x, y: jnp.where(x > 0, x, y), M, floats(4)),
-    "np_where_scalar": (lambda x: jnp.where(x[0, 0] > 0, x, 1), M),
     "np_take": (lambda x, i: [jnp.take(x, i, 1), jnp.take(x, i), jnp.take(x, i, 0, mode="clip"),
                               jnp.take(x, i, 1, mode="wrap")], M, ints([0, -1], [2, 9])),
-    "np_take_along_axis": (lambda x, i: jnp.take_along_axis(x, i, 1), M, ints([0, 3], [-1, 1], [8, 2])),
-    "np_take_along_axis_clip": (lambda x, i: jnp.take_along_axis(x, i, 0, mode="clip"), M, ints([0, 1, 2, 9])[None]),
-    "np_atleast": (lambda x: [jnp.atleast_1d(x), jnp.atleast_2d(x), jnp.atleast_3d(x)], V),
 }
 
 
@@ -230,12 +231,12 @@ class Structural(unittest.TestCase):
         self.same(name + ", vmap", mapped, [np.asarray(a) for a in jax.vmap(g)(*stacked)])
 
     def test_all_cases(self):
-        for name, case in TEXT.items():
-            with self.subTest(name):
-                self.check(name, case, True)
-        for name, case in VALUES.items():
-            with self.subTest(name):
-                self.check(name, case, False)
+        for cases, with_text in ((TEXT, True), (VALUES, False)):
+            for name, case in cases.items():
+                if ONLY and name not in ONLY:
+                    continue
+                with self.subTest(name):
+                    self.check(name, case, with_text)
 
 
 if __name__ == "__main__":
