@@ -49,7 +49,8 @@ Array keep(const Array& reduced, const Array& x, const Ints& axes) {
   return lax::broadcast_in_dim(reduced, shape, kept);
 }
 Array max_of(const Array& x, const Ints& axes) {
-  return lax::max(scalar(Scalar(-std::numeric_limits<double>::infinity(), x.dtype()), x.dtype()), lax::reduce_max(x, axes));
+  return lax::max(scalar(Scalar(-std::numeric_limits<double>::infinity(), x.dtype()), x.dtype()),
+                  lax::reduce_max(x, axes));
 }
 std::int64_t count(const Array& x, const Ints& axes) {
   std::int64_t n = 1;
@@ -104,7 +105,8 @@ Array internal::Relu::operator()(const Operand& x) const {
   });
   return bind_custom_jvp(
       [](std::span<const Array> a) {
-        return Arrays{named_call_one("relu", {}, {a[0]}, [](std::span<const Array> b) { return lax::max(b[0], scalar_like(b[0], 0)); })};
+        return Arrays{named_call_one("relu", {}, {a[0]},
+                                     [](std::span<const Array> b) { return lax::max(b[0], scalar_like(b[0], 0)); })};
       },
       rule, std::span<const Array>(&x.array, 1), "relu")[0];
 }
@@ -148,7 +150,8 @@ Array gelu(const Operand& x, bool approximate) {
   Array v = inexact("gelu", x.array);
   if (!approximate)
     return lax::mul(like(v, 0.5), lax::mul(v, lax::erfc(lax::div(lax::neg(v), like(v, std::sqrt(2.0))))));
-  Array inner = lax::mul(like(v, std::sqrt(2.0 / M_PI)), lax::add(v, lax::mul(like(v, 0.044715), lax::integer_pow(v, 3))));
+  Array inner =
+      lax::mul(like(v, std::sqrt(2.0 / M_PI)), lax::add(v, lax::mul(like(v, 0.044715), lax::integer_pow(v, 3))));
   return lax::mul(v, lax::mul(like(v, 0.5), lax::add(like(v, 1.0), lax::tanh(inner))));
 }
 Array leaky_relu(const Operand& x, const Operand& negative_slope) {
@@ -173,13 +176,14 @@ Array one_hot(const Operand& x, std::int64_t num_classes, const OneHotOptions& o
   int rank = v.ndim() + 1, axis = options.axis < 0 ? options.axis + rank : options.axis;
   if (axis < 0 || axis >= rank)
     throw_error(ErrorCode::axis, "one_hot", "axis {} is out of range for a result of rank {}", options.axis, rank);
-  return named_call_one("_one_hot", {num_classes, axis, static_cast<std::int64_t>(t)}, {v}, [&](std::span<const Array> a) {
-    Shape iota_shape = Shape::filled(static_cast<std::size_t>(rank), 1);
-    iota_shape[static_cast<std::size_t>(axis)] = num_classes;
-    Array expanded = lax::expand_dims(a[0], {axis});
-    DType index = is_bool(a[0].dtype()) ? DType::int32 : a[0].dtype();
-    return convert(lax::eq(convert(expanded, index), lax::broadcasted_iota(index, iota_shape, axis)), t);
-  });
+  return named_call_one(
+      "_one_hot", {num_classes, axis, static_cast<std::int64_t>(t)}, {v}, [&](std::span<const Array> a) {
+        Shape iota_shape = Shape::filled(static_cast<std::size_t>(rank), 1);
+        iota_shape[static_cast<std::size_t>(axis)] = num_classes;
+        Array expanded = lax::expand_dims(a[0], {axis});
+        DType index = is_bool(a[0].dtype()) ? DType::int32 : a[0].dtype();
+        return convert(lax::eq(convert(expanded, index), lax::broadcasted_iota(index, iota_shape, axis)), t);
+      });
 }
 
 Array standardize(const Operand& x, const Ints& axis, const StandardizeOptions& options) {
@@ -199,12 +203,13 @@ Array standardize(const Operand& x, const Ints& axis, const StandardizeOptions& 
 Array layer_norm(const Operand& x, const Array& scale, const Array& bias, double epsilon) {
   LocationScope scope(x.where);
   Array v = inexact("layer_norm", x.array);
-  if (v.ndim() == 0) throw_error(ErrorCode::shape, "layer_norm", "needs at least one axis, the array is {}", v.aval()->text);
+  if (v.ndim() == 0)
+    throw_error(ErrorCode::shape, "layer_norm", "needs at least one axis, the array is {}", v.aval()->text);
   int last = v.ndim() - 1;
   for (const Array* p : {&scale, &bias})
     if (p->shape() != Shape{v.shape().back()})
-      throw_error(ErrorCode::shape, "layer_norm", "scale and bias must be {} for {}, one is {}", to_string(Shape{v.shape().back()}),
-                  v.aval()->text, p->aval()->text);
+      throw_error(ErrorCode::shape, "layer_norm", "scale and bias must be {} for {}, one is {}",
+                  to_string(Shape{v.shape().back()}), v.aval()->text, p->aval()->text);
   Ints axes{last};
   Array n = like(v, static_cast<double>(v.shape().back()));
   auto mean = [&](const Array& y) { return lax::div(keep(lax::reduce_sum(y, axes), v, axes), n); };
@@ -214,7 +219,8 @@ Array layer_norm(const Operand& x, const Array& scale, const Array& bias, double
   return lax::add(lax::mul(y, row(scale)), row(bias));
 }
 
-Array dot_product_attention(const Operand& query, const Operand& key, const Operand& value, const AttentionOptions& options) {
+Array dot_product_attention(const Operand& query, const Operand& key, const Operand& value,
+                            const AttentionOptions& options) {
   LocationScope scope(query.where);
   Array q = query.array, k = key.array, v = value.array;
   if (q.ndim() != 4 || k.ndim() != 4 || v.ndim() != 4)
@@ -224,7 +230,8 @@ Array dot_product_attention(const Operand& query, const Operand& key, const Oper
   auto [kb, s, kn, kh] = k.shape<4>();
   if (kb != b || kh != h || v.shape() != k.shape() || kn == 0 || n % kn != 0)
     throw_error(ErrorCode::shape, "dot_product_attention",
-                "key and value must be alike, with the batch and width of query and a number of heads that divides its own; got {}, {}, {}",
+                "key and value must be alike, with the batch and width of query and a number of heads that divides its "
+                "own; got {}, {}, {}",
                 q.aval()->text, k.aval()->text, v.aval()->text);
   double scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(h)));
   // Groups of query heads share a key head: [b, t, kn, g, h].
@@ -232,19 +239,23 @@ Array dot_product_attention(const Operand& query, const Operand& key, const Oper
   q = lax::reshape(q, {b, t, kn, g, h});
   DType accumulate = itemsize(q.dtype()) < 4 ? DType::float32 : q.dtype();
   lax::DotDimensionNumbers qk;
-  Array logits = lax::dot_general(q, k, {{{4}, {3}}, {{0, 2}, {0, 2}}}, {.preferred_element_type = accumulate});  // [b, kn, t, g, s]
-  logits = lax::transpose(logits, {0, 1, 3, 2, 4});                                                              // [b, kn, g, t, s]
+  Array logits = lax::dot_general(q, k, {{{4}, {3}}, {{0, 2}, {0, 2}}},
+                                  {.preferred_element_type = accumulate});  // [b, kn, t, g, s]
+  logits = lax::transpose(logits, {0, 1, 3, 2, 4});                         // [b, kn, g, t, s]
   logits = lax::mul(logits, like(logits, scale));
   logits = lax::reshape(logits, {b, n, t, s});
   auto expand = [&](const Array& a) {
-    if (a.ndim() != 4) throw_error(ErrorCode::shape, "dot_product_attention", "bias and mask are [batch, heads, time, source], got {}", a.aval()->text);
+    if (a.ndim() != 4)
+      throw_error(ErrorCode::shape, "dot_product_attention", "bias and mask are [batch, heads, time, source], got {}",
+                  a.aval()->text);
     return lax::broadcast_in_dim(a.shape() == logits.shape() ? a : a, logits.shape(), {0, 1, 2, 3});
   };
   if (options.bias) logits = lax::add(logits, convert(expand(*options.bias), logits.dtype()));
   Array allowed;
   if (options.mask) allowed = expand(*options.mask);
   if (options.is_causal) {
-    Array rows = lax::broadcasted_iota(DType::int32, {t, s}, 0), columns = lax::broadcasted_iota(DType::int32, {t, s}, 1);
+    Array rows = lax::broadcasted_iota(DType::int32, {t, s}, 0),
+          columns = lax::broadcasted_iota(DType::int32, {t, s}, 1);
     Array causal = lax::broadcast_in_dim(lax::ge(rows, columns), logits.shape(), {2, 3});
     allowed = allowed.has_value() ? lax::bitwise_and(allowed, causal) : causal;
   }

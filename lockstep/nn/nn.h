@@ -40,9 +40,9 @@ struct Softplus {
   Array operator()(const Operand& x) const;
 };
 }  // namespace internal
-inline constexpr internal::Relu relu{};        // max(x, 0), with gradient 0 at 0
-inline constexpr internal::Relu6 relu6{};      // min(max(x, 0), 6)
-inline constexpr internal::Silu silu{};        // x * sigmoid(x)
+inline constexpr internal::Relu relu{};    // max(x, 0), with gradient 0 at 0
+inline constexpr internal::Relu6 relu6{};  // min(max(x, 0), 6)
+inline constexpr internal::Silu silu{};    // x * sigmoid(x)
 inline constexpr internal::Silu swish{};
 inline constexpr internal::Sigmoid sigmoid{};  // 1 / (1 + exp(-x))
 inline constexpr internal::Tanh tanh{};
@@ -69,12 +69,12 @@ Array standardize(const Operand& x, const Ints& axis = {-1}, const StandardizeOp
 // Layer normalisation over the last axis, then times `scale`, plus `bias` (each of the size of that axis).
 Array layer_norm(const Operand& x, const Array& scale, const Array& bias, double epsilon = 1e-5);
 
-// softmax(q k^T * scale) v for q [batch, time, heads, width], k and v [batch, source, kv heads, width]; kv heads must divide
-// heads. jax.nn.dot_product_attention.
+// softmax(q k^T * scale) v for q [batch, time, heads, width], k and v [batch, source, kv heads, width]; kv heads must
+// divide heads. jax.nn.dot_product_attention.
 struct AttentionOptions {
   OptionsTag tag{};
-  std::optional<Array> bias{};  // added to the logits [batch, heads, time, source]
-  std::optional<Array> mask{};  // bool, true where attention is allowed; broadcast as bias
+  std::optional<Array> bias{};    // added to the logits [batch, heads, time, source]
+  std::optional<Array> mask{};    // bool, true where attention is allowed; broadcast as bias
   std::optional<double> scale{};  // 1 / sqrt(width)
   bool is_causal = false;
 };

@@ -46,7 +46,8 @@ Arrays lax::sort(std::span<const Array> operands, const SortOptions& o, std::sou
   return bind_many(sort_p, operands, make_params(SortParams{dimension, o.is_stable, o.num_keys}));
 }
 std::pair<Array, Array> lax::sort_key_val(const Operand& keys, const Operand& values, int dimension, bool is_stable) {
-  Arrays out = lax::sort(Arrays{keys.array, values.array}, {.dimension = dimension, .is_stable = is_stable}, keys.where);
+  Arrays out =
+      lax::sort(Arrays{keys.array, values.array}, {.dimension = dimension, .is_stable = is_stable}, keys.where);
   return {out[0], out[1]};
 }
 std::pair<Array, Array> lax::top_k(const Operand& operand, int k, int axis) {

@@ -1,6 +1,7 @@
-// Private to the room. A plugin passes work between threads by means that ThreadSanitizer does not see, since the plugin
-// is not instrumented. So in a build with it every call into the plugin counts as after all that this thread did before,
-// and every return or callback from the plugin as after all earlier calls into it. In other builds these are nothing.
+// Private to the room. A plugin passes work between threads by means that ThreadSanitizer does not see, since the
+// plugin is not instrumented. So in a build with it every call into the plugin counts as after all that this thread did
+// before, and every return or callback from the plugin as after all earlier calls into it. In other builds these are
+// nothing.
 #pragma once
 
 #ifdef __SANITIZE_THREAD__

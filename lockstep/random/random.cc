@@ -32,7 +32,8 @@ Array check_key(const char* name, const Array& key, bool single = true) {
   if (k.dtype() != DType::key)
     throw_error(ErrorCode::dtype, name, "the key is {}: make one with random::key(seed)", key.aval()->text);
   if (single && k.ndim() != 0)
-    throw_error(ErrorCode::shape, name, "takes one key, but was given {}; use vmap for a batch of keys", k.aval()->text);
+    throw_error(ErrorCode::shape, name, "takes one key, but was given {}; use vmap for a batch of keys",
+                k.aval()->text);
   return k;
 }
 DType float_dtype(const char* name, std::optional<DType> dtype) {
@@ -46,18 +47,26 @@ struct FloatInfo {
 };
 FloatInfo info(DType t) {
   switch (t) {
-    case DType::float16: return {16, 10, 0x1p-14, 0x1p-11};
-    case DType::bfloat16: return {16, 7, 0x1p-126, 0x1p-8};
-    case DType::float64: return {64, 52, std::numeric_limits<double>::min(), 0x1p-53};
-    default: return {32, 23, 0x1p-126, 0x1p-24};
+    case DType::float16:
+      return {16, 10, 0x1p-14, 0x1p-11};
+    case DType::bfloat16:
+      return {16, 7, 0x1p-126, 0x1p-8};
+    case DType::float64:
+      return {64, 52, std::numeric_limits<double>::min(), 0x1p-53};
+    default:
+      return {32, 23, 0x1p-126, 0x1p-24};
   }
 }
 DType uint_of(int bits) {
   switch (bits) {
-    case 8: return DType::uint8;
-    case 16: return DType::uint16;
-    case 32: return DType::uint32;
-    default: return DType::uint64;
+    case 8:
+      return DType::uint8;
+    case 16:
+      return DType::uint16;
+    case 32:
+      return DType::uint32;
+    default:
+      return DType::uint64;
   }
 }
 Array number(double v, DType t) { return scalar(Scalar(v, t), t); }
@@ -118,7 +127,8 @@ Array broadcast(const char* name, const Array& x, const Shape& shape) {
   return lax::broadcast_to_rank(x, shape.rank());
 }
 int canonical_axis(const char* name, int axis, int rank) {
-  if (axis < -rank || axis >= rank) throw_error(ErrorCode::axis, name, "axis {} is out of range for rank {}", axis, rank);
+  if (axis < -rank || axis >= rank)
+    throw_error(ErrorCode::axis, name, "axis {} is out of range for rank {}", axis, rank);
   return axis < 0 ? axis + rank : axis;
 }
 
@@ -163,7 +173,8 @@ Array fold_in(const Operand& key, const Operand& data) {
   LocationScope scope(key.where);
   Array k = check_key("random::fold_in", key.array);
   if (data.array.ndim() != 0 || !is_integer(data.array.dtype()))
-    throw_error(ErrorCode::dtype, "random::fold_in", "folds in one integer, not {}; use vmap for arrays", data.array.aval()->text);
+    throw_error(ErrorCode::dtype, "random::fold_in", "folds in one integer, not {}; use vmap for arrays",
+                data.array.aval()->text);
   return random_fold_in(k, convert(data.array, DType::uint32));
 }
 
@@ -179,15 +190,16 @@ Array uniform(const Operand& key, const Shape& shape, const UniformOptions& opti
   LocationScope scope(key.where);
   Array k = check_key("random::uniform", key.array);
   DType t = float_dtype("random::uniform", options.dtype);
-  return uniform_call(k, broadcast("random::uniform", options.minval, shape), broadcast("random::uniform", options.maxval, shape),
-                      shape, t);
+  return uniform_call(k, broadcast("random::uniform", options.minval, shape),
+                      broadcast("random::uniform", options.maxval, shape), shape, t);
 }
 Array normal(const Operand& key, const Shape& shape, const SampleOptions& options) {
   LocationScope scope(key.where);
   Array k = check_key("random::normal", key.array);
   DType t = options.dtype ? canonicalize(*options.dtype) : default_float();
   if (!is_inexact(t))
-    throw_error(ErrorCode::dtype, "random::normal", "the dtype must be floating or complex, it is {}", lockstep::name(t));
+    throw_error(ErrorCode::dtype, "random::normal", "the dtype must be floating or complex, it is {}",
+                lockstep::name(t));
   return call("_normal", shape, t, {k}, [&](std::span<const Array> a) {
     if (!is_complex(t)) return normal_real(a[0], shape, t);
     Array both = random_split(a[0], {2});
@@ -245,12 +257,14 @@ Array truncated_normal(const Operand& key, const Operand& lower, const Operand& 
   Array k = check_key("random::truncated_normal", key.array);
   DType t = float_dtype("random::truncated_normal", options.dtype);
   Shape out = shape ? *shape : broadcast_shapes("random::truncated_normal", lower.array.shape(), upper.array.shape());
-  Array lo = broadcast("random::truncated_normal", lower.array, out), hi = broadcast("random::truncated_normal", upper.array, out);
+  Array lo = broadcast("random::truncated_normal", lower.array, out),
+        hi = broadcast("random::truncated_normal", upper.array, out);
   return call("_truncated_normal", out, t, {k, lo, hi}, [&](std::span<const Array> args) {
     Array l = convert(args[1], t), h = convert(args[2], t), sqrt2 = number(std::sqrt(2.0), t);
     Array u = uniform_call(args[0], lax::erf(lax::div(l, sqrt2)), lax::erf(lax::div(h, sqrt2)), out, t);
     Array x = lax::mul(sqrt2, lax::erf_inv(u));
-    Array inf = number(std::numeric_limits<double>::infinity(), t), minus = number(-std::numeric_limits<double>::infinity(), t);
+    Array inf = number(std::numeric_limits<double>::infinity(), t),
+          minus = number(-std::numeric_limits<double>::infinity(), t);
     Array low = lax::nextafter(lax::stop_gradient(l), inf), high = lax::nextafter(lax::stop_gradient(h), minus);
     return lax::min(lax::max(x, low), high);
   });
@@ -261,7 +275,8 @@ Array randint(const Operand& key, const Shape& shape, const Operand& minval, con
   LocationScope scope(key.where);
   Array k = check_key("random::randint", key.array);
   DType t = options.dtype ? canonicalize(*options.dtype) : default_int();
-  if (!is_integer(t)) throw_error(ErrorCode::dtype, "random::randint", "the dtype must be an integer, it is {}", lockstep::name(t));
+  if (!is_integer(t))
+    throw_error(ErrorCode::dtype, "random::randint", "the dtype must be an integer, it is {}", lockstep::name(t));
   auto bound = [&](const Array& v) {
     Array b = broadcast("random::randint", v, shape);
     return is_integer(b.dtype()) ? b : convert(b, default_int());
@@ -277,21 +292,27 @@ Array randint(const Operand& key, const Shape& shape, const Operand& minval, con
     if (v.dtype() == to) return v;
     DType from = v.dtype();
     Array x = v;
-    auto fits = [&](const Scalar& b) { return b.cast(from).cast(to).same_bits(b.cast(to)) && b.cast(from).as_double() == b.as_double(); };
+    auto fits = [&](const Scalar& b) {
+      return b.cast(from).cast(to).same_bits(b.cast(to)) && b.cast(from).as_double() == b.as_double();
+    };
     if (fits(min_value(to)) && min_value(from).as_double() < min_value(to).as_double())
       x = lax::max(x, scalar(min_value(to).cast(from), from));
-    if (is_unsigned_integer(to) && is_signed_integer(from)) x = lax::max(x, scalar(Scalar(std::int64_t{0}, from), from));
-    if (max_value(from).as_double() > max_value(to).as_double()) x = lax::min(x, scalar(max_value(to).cast(from), from));
+    if (is_unsigned_integer(to) && is_signed_integer(from))
+      x = lax::max(x, scalar(Scalar(std::int64_t{0}, from), from));
+    if (max_value(from).as_double() > max_value(to).as_double())
+      x = lax::min(x, scalar(max_value(to).cast(from), from));
     return convert(x, to);
   };
   Array out = call("_randint", shape, s, {k, lo, hi}, [&](std::span<const Array> a) {
     Array hi_in = a[2];
     Array out_of_range = lax::gt(hi_in, clip(scalar(max_value(s), s), hi_in.dtype()));
-    Array low = lax::broadcast_to_rank(clip(a[1], s), shape.rank()), high = lax::broadcast_to_rank(clip(hi_in, s), shape.rank());
+    Array low = lax::broadcast_to_rank(clip(a[1], s), shape.rank()),
+          high = lax::broadcast_to_rank(clip(hi_in, s), shape.rank());
     Array range = lax::broadcast_to_rank(out_of_range, shape.rank());
     int nbits = static_cast<int>(8 * itemsize(s));
     Array both = random_split(a[0], {2});
-    Array higher = random_bits(internal::key_at(both, 0), nbits, shape), lower = random_bits(internal::key_at(both, 1), nbits, shape);
+    Array higher = random_bits(internal::key_at(both, 0), nbits, shape),
+          lower = random_bits(internal::key_at(both, 1), nbits, shape);
     DType u = uint_of(nbits);
     Array span = convert(lax::sub(high, low), u), one = scalar(Scalar(std::uint64_t{1}, u), u);
     auto choose = [](const Array& pred, const Array& yes, const Array& no) {
@@ -314,11 +335,13 @@ Array bernoulli(const Operand& key, const Operand& p, std::optional<Shape> shape
   Array k = check_key("random::bernoulli", key.array);
   DType t = p.array.dtype();
   if (!is_floating(t))
-    throw_error(ErrorCode::dtype, "random::bernoulli", "the probability must be floating, it is {}", p.array.aval()->text);
+    throw_error(ErrorCode::dtype, "random::bernoulli", "the probability must be floating, it is {}",
+                p.array.aval()->text);
   Shape out = shape ? *shape : p.array.shape();
   Array prob = broadcast("random::bernoulli", convert(p.array, t), out);
-  return call("_bernoulli", out, t, {k, prob},
-              [&](std::span<const Array> a) { return lax::lt(uniform_call(a[0], Array(0.0), Array(1.0), out, t), a[1]); });
+  return call("_bernoulli", out, t, {k, prob}, [&](std::span<const Array> a) {
+    return lax::lt(uniform_call(a[0], Array(0.0), Array(1.0), out, t), a[1]);
+  });
 }
 Array categorical(const Operand& key, const Operand& logits, int axis, std::optional<Shape> shape) {
   LocationScope scope(key.where);
@@ -329,8 +352,8 @@ Array categorical(const Operand& key, const Operand& logits, int axis, std::opti
   int rank = x.ndim(), at = canonical_axis("random::categorical", axis, rank);
   Shape batch = x.shape().without(at), out = shape ? *shape : batch;
   if (broadcast_shapes("random::categorical", out, batch) != out)
-    throw_error(ErrorCode::shape, "random::categorical", "shape {} does not fit logits {} without axis {}", to_string(out),
-                x.aval()->text, at);
+    throw_error(ErrorCode::shape, "random::categorical", "shape {} does not fit logits {} without axis {}",
+                to_string(out), x.aval()->text, at);
   // Gumbel noise on logits repeated over the leading dimensions that `shape` adds.
   int extra = out.rank() - batch.rank();
   Shape noise_shape;

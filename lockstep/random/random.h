@@ -77,7 +77,8 @@ auto split(const Operand& key) {
   Array keys = split(key, Shape{N});
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return std::tuple{internal::key_at(keys, static_cast<std::int64_t>(I))...};
-  }(std::make_index_sequence<N>());
+  }
+  (std::make_index_sequence<N>());
 }
 
 }  // namespace lockstep::random
