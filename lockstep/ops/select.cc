@@ -54,7 +54,9 @@ std::vector<Array> select_transpose(const Params*, std::span<const Array> cotang
   Array zero = zeros(ct.aval());
   for (std::size_t i = 1; i < in.size(); ++i) {
     if (!in[i].linear()) continue;
-    if (is_bool(which.dtype()))
+    if (in.size() == 2)
+      out[i] = ct;
+    else if (is_bool(which.dtype()))
       out[i] = i == 1 ? lax::select(which, zero, ct) : lax::select(which, ct, zero);
     else
       out[i] = lax::select(lax::eq(which, scalar_like(which, static_cast<double>(i - 1))), ct, zero);

@@ -53,7 +53,7 @@ struct Example {
   std::vector<ExampleOperand> in = {};
   ParamsRef params = {};
   double tolerance = 0;        // for comparisons of derivatives; 0: the default of the dtype
-  bool differentiable = true;  // at this point, in its inexact inputs
+  bool differentiable = true;  // at this point, in all its inexact inputs; else derivatives are not tried
 };
 
 }  // namespace lockstep
