@@ -6,6 +6,7 @@
 #include "lockstep/api/device_put.h"
 #include "lockstep/api/jit.h"
 #include "lockstep/api/make_jaxpr.h"
+#include "lockstep/api/shard_map.h"
 #include "lockstep/api/vmap.h"
 #include "lockstep/distributed/initialize.h"
 #include "lockstep/lax/control_flow.h"

@@ -48,7 +48,7 @@ std::vector<const Sharding*> ShardingTree::resolve(std::span<const std::size_t> 
   std::vector<const Sharding*> out;
   resolve_into(groups, out, operation, what);
   for (std::size_t i = 0; i < out.size(); ++i)
-    if (out[i]) out[i]->check(avals[i]->shape, operation, i < names.size() ? names[i] : what);
+    if (out[i] && i < avals.size()) out[i]->check(avals[i]->shape, operation, i < names.size() ? names[i] : what);
   return out;
 }
 

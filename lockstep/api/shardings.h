@@ -29,8 +29,8 @@ class ShardingTree {
 
   bool given() const { return kind_ != Kind::absent; }
   // One interned sharding per leaf (null: open), for leaves that come in `groups` (arguments, or elements of a returned
-  // tuple). Checks each against its leaf's shape. Error(tree) if the numbers do not match, Error(sharding) for a spec
-  // that does not fit; both name `operation`, `what` and the leaf.
+  // tuple). Checks each against its leaf's shape, if avals are given. Error(tree) if the numbers do not match,
+  // Error(sharding) for a spec that does not fit; both name `operation`, `what` and the leaf.
   std::vector<const Sharding*> resolve(std::span<const std::size_t> groups, std::span<const AvalP> avals,
                                        std::span<const std::string> names, const std::string& operation,
                                        const std::string& what) const;

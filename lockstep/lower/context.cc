@@ -60,15 +60,19 @@ std::string LowerContext::symbol_of(const Mesh& mesh) {
   if (at == meshes_.end()) meshes_.push_back(mesh);
   return lockstep::mesh_symbol(index);
 }
-void LowerContext::begin_region() {
+void LowerContext::begin_region(bool isolated) {
   saved_bodies_.push_back(std::move(body_));
   body_.clear();
+  hidden_constants_.emplace_back();
+  if (isolated) std::swap(hidden_constants_.back(), constants_);
   constants_.emplace_back();
   ++depth_;
 }
 std::string LowerContext::end_region() {
   --depth_;
   constants_.pop_back();
+  if (!hidden_constants_.back().empty()) constants_ = std::move(hidden_constants_.back());
+  hidden_constants_.pop_back();
   std::string region = std::move(body_);
   body_ = std::move(saved_bodies_.back());
   saved_bodies_.pop_back();

@@ -43,7 +43,8 @@ class LowerContext {
   void line(std::string_view text);
   // Raw control of the body, for regions: everything written between begin_region and end_region is returned instead of
   // appended, so that it can be placed inside an operation's text.
-  void begin_region();
+  // An isolated region may not use values from outside, constants included.
+  void begin_region(bool isolated = false);
   std::string end_region();
 
   // A splat constant of the type ("dense<2.0>"); scalars and splats are written once per function and reused.
@@ -77,6 +78,8 @@ class LowerContext {
   std::vector<Mesh> meshes_;
   std::string body_;
   std::vector<std::string> saved_bodies_;
+  // Constants outside an open region, where it is isolated; empty where it is not.
+  std::vector<std::vector<std::unordered_map<std::string, std::string>>> hidden_constants_;
   std::string functions_;  // finished private functions
   std::unordered_map<const Jaxpr*, std::string> function_names_;
   std::unordered_map<std::string, int> symbol_counts_;

@@ -580,7 +580,7 @@ void axis_index_lower(LowerContext& ctx, const Params* params, std::span<const A
     out.push_back(compute());
     return;
   }
-  ctx.begin_region();
+  ctx.begin_region(true);
   std::string index = compute();
   ctx.line(fmt::format("sdy.return {} : tensor<i32>", index));
   std::string body = ctx.end_region();
