@@ -1,8 +1,6 @@
 // A gang whose processes are threads of this one: each has a client with its own devices and loads the same program.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <memory>
 #include <string>
