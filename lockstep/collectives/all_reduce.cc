@@ -15,7 +15,7 @@
 namespace lockstep::collectives {
 namespace {
 
-enum Item : std::uint32_t { kContribution, kResult, kDirect };
+enum Item : std::uint32_t { kContribution, kResult };
 
 class AllReduce final : public Reducing {
  public:
@@ -60,10 +60,12 @@ class AllReduce final : public Reducing {
       mine = {{memory_.get() + plan().home * total, total}};
     }
     for (int s = 0; s < sites; ++s) parts_.push_back(memory_.get() + s * total);
+    // The tag of the first chunk: a process that goes the other way, because its sizes differ, is found at site 0.
+    Tag first = tag(kContribution, 0);
     for (int i = 1; i < sites; ++i) {
       int site = (plan().home + i) % sites;
-      send(site, tag(kDirect, 0), mine);
-      receive(site, tag(kDirect, 0), {{memory_.get() + site * total, total}}, [this] {
+      send(site, first, mine);
+      receive(site, first, {{memory_.get() + site * total, total}}, [this] {
         if (--missing_ > 0) return;
         work(all_.bytes, [this] {
           fold(all_, parts_);
