@@ -294,21 +294,20 @@ std::vector<Example> examples_of(bool unique_only, bool complex_numbers) {
   auto example = [&](const char* label, ExampleOperand x, ExampleOperand i, ExampleOperand u, ScatterDimensionNumbers d,
                      bool unique, GatherScatterMode mode = GatherScatterMode::fill_or_drop) {
     DType dtype = x.aval->dtype;
-    return Example{.label = label,
-                   .in = {x, i, u},
-                   .params = make_params(ScatterParams{d, false, mode, unique, dtype}),
-                   .differentiable = unique || !unique_only};
+    return Example{
+        .label = label, .in = {x, i, u}, .params = make_params(ScatterParams{d, false, mode, unique, dtype})};
   };
   auto ints = [](Shape shape, std::initializer_list<double> data) { return values(shape, DType::int32, data); };
   auto updates = [](Shape shape, DType dtype) { return array(shape, dtype, {.seed = 1}); };
   ScatterDimensionNumbers rows{
       .update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0}};
   ScatterDimensionNumbers blocks{.update_window_dims = {1, 2}, .scatter_dims_to_operand_dims = {0, 1}};
-  auto f32 = DType::float32;
+  auto f32 = DType::float32, repeated = unique_only ? DType::int32 : f32;
   std::vector<Example> out{
       example("rows", array({3, 2}, f32), ints({2, 1}, {2, 0}), updates({2, 2}, f32), rows, true),
       example("rows, some dropped", array({3, 2}, f32), ints({3, 1}, {1, -1, 3}), updates({3, 2}, f32), rows, true),
-      example("rows, repeated", array({3, 2}, f32), ints({3, 1}, {1, 0, 1}), updates({3, 2}, f32), rows, false),
+      example("rows, repeated", array({3, 2}, repeated), ints({3, 1}, {1, 0, 1}), updates({3, 2}, repeated), rows,
+              false),
       example("rows, clipped", array({3, 2}, DType::bfloat16), ints({2, 1}, {-1, 7}), updates({2, 2}, DType::bfloat16),
               rows, true, GatherScatterMode::clip),
       example("blocks", array({4, 3}, f32), ints({2, 2}, {0, 0, 2, 1}), updates({2, 2, 2}, f32), blocks, true,
@@ -331,7 +330,7 @@ std::vector<Example> examples_of(bool unique_only, bool complex_numbers) {
                           updates({2, 1}, DType::complex64), rows, true));
   return out;
 }
-// kUniqueOnly: derivatives want unique indices. Differences of extremes are taken where no two numbers are close.
+// kUniqueOnly: what can be differentiated has unique indices.
 template <bool kUniqueOnly, bool kComplex>
 std::vector<Example> scatter_examples() {
   return examples_of(kUniqueOnly, kComplex);
