@@ -25,7 +25,7 @@ function(lockstep_room name)
     add_custom_command(OUTPUT ${outputs} DEPENDS ${proto}
       COMMAND protobuf::protoc -I ${CMAKE_SOURCE_DIR} --cpp_out=${CMAKE_BINARY_DIR} ${grpc_args} ${proto})
     set_source_files_properties(${outputs} PROPERTIES GENERATED TRUE)
-    set_property(SOURCE ${outputs} APPEND PROPERTY COMPILE_OPTIONS -w)
+    set_property(SOURCE ${outputs} APPEND PROPERTY COMPILE_OPTIONS -w -fno-sanitize=thread)
     list(APPEND sources ${outputs})
   endforeach()
   lockstep_header_checks(${name})

@@ -58,11 +58,11 @@ void Agreements::agree(const coordination::AgreeRequest& request, CallFor<AgreeR
     return refuse(departed.code(), fmt::format("'{}': {}", request.key(), departed.message()));
   if (it == open_.end()) {
     it = open_.emplace(request.key(), Agreement()).first;
-    it->second.rendezvous = {.participants = std::move(participants),
-                             .since = now,
-                             .deadline = now + std::chrono::milliseconds(request.timeout_ms())};
+    it->second.rendezvous = {.participants = std::move(participants), .since = now, .deadline = Time::max()};
   }
   Agreement& agreement = it->second;
+  Time& deadline = agreement.rendezvous.deadline;
+  deadline = std::min(deadline, now + std::chrono::milliseconds(request.timeout_ms()));
   call->what = fmt::format("agreement on '{}'{}", request.key(),
                            request.call_site().empty() ? "" : " at " + request.call_site());
   Call*& place = agreement.rendezvous.arrived[call->process];

@@ -16,7 +16,8 @@ class Agreements {
  public:
   explicit Agreements(Members& members) : members_(members) {}
 
-  // The first arrival sets the participants and the deadline. A key that has failed stays failed.
+  // The first arrival sets the participants; the earliest deadline of those who have arrived counts. A key that has
+  // failed stays failed.
   void agree(const coordination::AgreeRequest& request, CallFor<coordination::AgreeResponse>* call, Time now,
              Outbox& out);
   // Held until both representatives' texts are there, for a few seconds at most; absent ones are answered as "".

@@ -63,20 +63,19 @@ void Barriers::enter(const coordination::BarrierRequest& request, CallFor<Barrie
     return answer(departed);
   }
   if (it == open_.end())
-    it = open_
-             .emplace(name, Rendezvous{.participants = std::move(participants),
-                                       .since = now,
-                                       .deadline = now + std::chrono::milliseconds(request.timeout_ms())})
+    it = open_.emplace(name, Rendezvous{.participants = std::move(participants), .since = now, .deadline = Time::max()})
              .first;
+  Rendezvous& r = it->second;
+  r.deadline = std::min(r.deadline, now + std::chrono::milliseconds(request.timeout_ms()));
   call->what = fmt::format("barrier '{}'", name);
-  Call*& place = it->second.arrived[call->process];
+  Call*& place = r.arrived[call->process];
   if (place != nullptr) {
     *static_cast<CallFor<BarrierResponse>*>(place)->response->mutable_problem() =
         problem_of(Problem::CANCELLED, fmt::format("'{}' was entered again by the same process", name));
     out.finish(place);
   }
   place = call;
-  if (it->second.complete()) end(it, Problem(), out);
+  if (r.complete()) end(it, Problem(), out);
 }
 
 Barriers::Open::iterator Barriers::end(Open::iterator it, const Problem& problem, Outbox& out) {

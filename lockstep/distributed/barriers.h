@@ -1,7 +1,8 @@
 // Named, counted barriers over all processes or some. Not thread-safe.
 //
-// The n-th use of a name is its instance n (from 0), and each process says which instance it enters. The first arrival
-// sets the deadline. An instance ends once, for all: with success, or with a problem that later arrivals get too.
+// The n-th use of a name is its instance n (from 0), and each process says which instance it enters. The earliest
+// deadline of those who have arrived counts. An instance ends once, for all: with success, or with a problem that later
+// arrivals get too.
 #pragma once
 
 #include <map>

@@ -46,12 +46,14 @@ Failure from_proto(const coordination::Failure& failure) {
 }
 
 Identity from_proto(const coordination::Identity& from) {
+  std::map<std::string, std::string> settings;
+  for (auto& setting : from.settings()) settings[setting.name()] = setting.value();
   return {.host = from.host(),
           .pid = from.pid(),
           .local_devices = from.local_devices(),
           .build = from.build(),
           .plugin = from.plugin(),
-          .settings = {from.settings().begin(), from.settings().end()},
+          .settings = std::move(settings),
           .machine = from.machine()};
 }
 
@@ -61,7 +63,11 @@ void to_proto(const Identity& from, coordination::Identity* to) {
   to->set_local_devices(from.local_devices);
   to->set_build(from.build);
   to->set_plugin(from.plugin);
-  to->mutable_settings()->insert(from.settings.begin(), from.settings.end());
+  for (auto& [name, value] : from.settings) {
+    auto* setting = to->add_settings();
+    setting->set_name(name);
+    setting->set_value(value);
+  }
   to->set_machine(from.machine);
 }
 
@@ -69,11 +75,6 @@ Client::Impl::Impl(ClientOptions options) : options_(std::move(options)) {
   std::random_device random;
   caller_.set_process_id(options_.process_id);
   caller_.set_incarnation(std::uint64_t{random()} << 32 | random());
-}
-
-void Client::Impl::prepare(grpc::ClientContext& context, Time deadline) const {
-  if (deadline != Time::max()) context.set_deadline(std::chrono::system_clock::now() + (deadline - Clock::now()));
-  if (!options_.token.empty()) context.AddMetadata("lockstep-token", options_.token);
 }
 
 void Client::Impl::check_usable(const std::string& operation) const {
@@ -88,24 +89,24 @@ void Client::Impl::await_verdict(const std::string& operation) {
   check_usable(operation);
 }
 
-void Client::Impl::judge(const std::string& operation, const grpc::Status& status, Retry retry, Time deadline) {
+void Client::Impl::judge(const std::string& operation, const RpcResult& result, Retry retry, Time deadline) {
   std::unique_lock lock(mutex_);
-  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED || Clock::now() >= deadline) {
+  if (result.code == RpcResult::deadline || Clock::now() >= deadline) {
     check_usable(operation);
     throw_error(ErrorCode::timeout, operation, "the coordinator at {} has not answered in time", options_.address);
   }
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && retry == Retry::yes) {
+  if (result.code == RpcResult::unavailable && retry == Retry::yes) {
     changed_.wait_for(lock, retry_pause, [&] { return failure_ || closing_; });
     return check_usable(operation);
   }
   check_usable(operation);
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+  if (result.code == RpcResult::unavailable) {
     lock.unlock();
     await_verdict(operation);
   }
   throw_error(ErrorCode::distributed, operation,
               "the connection to the coordinator at {} broke ({}); whether the call took effect is not known",
-              options_.address, status.error_message());
+              options_.address, result.message);
 }
 
 const std::vector<Identity>& Client::Impl::members() {
@@ -144,8 +145,7 @@ void Client::Impl::barrier(const std::string& name, Milliseconds timeout, const 
     }
   } leave{*this, name};
   Problem problem;
-  auto response =
-      call("barrier", &CoordinationService::Stub::Barrier, request, timeout + answer_slack, Retry::yes, &problem);
+  auto response = call<coordination::BarrierResponse>("barrier", request, timeout + answer_slack, Retry::yes, &problem);
   {
     std::lock_guard lock(mutex_);
     barriers_[name].counter = response.counter();
@@ -160,13 +160,13 @@ void Client::Impl::cancel_barrier(const std::string& name) {
     std::lock_guard lock(mutex_);
     request.set_counter(barriers_[name].counter);
   }
-  call("cancel_barrier", &CoordinationService::Stub::CancelBarrier, request, quick_call, Retry::no);
+  call<coordination::CancelBarrierResponse>("cancel_barrier", request, quick_call, Retry::no);
 }
 
 std::vector<TaskInfo> Client::Impl::tasks() {
   coordination::WatchTasksRequest request;
   request.set_version(-1);
-  auto response = call("tasks", &CoordinationService::Stub::WatchTasks, request, quick_call, Retry::yes);
+  auto response = call<coordination::WatchTasksResponse>("tasks", request, quick_call, Retry::yes);
   std::vector<TaskInfo> result;
   for (auto& task : response.tasks())
     result.push_back({.process = task.process_id(),
@@ -185,7 +185,7 @@ void Client::Impl::report_error(FailureKind kind, const std::string& message,
         static_cast<coordination::Failure::Kind>(static_cast<int>(kind) + coordination::Failure::CRASHED));
     request.mutable_failure()->set_message(message);
     for (int p : processes) request.mutable_failure()->add_processes(p);
-    call("report_error", &CoordinationService::Stub::ReportError, request, report_time, Retry::no);
+    call<coordination::ReportErrorResponse>("report_error", request, report_time, Retry::no);
   } catch (const std::exception&) {
     // Nobody is left to be told, or everybody knows.
   }
@@ -201,7 +201,7 @@ void Client::Impl::shut_down(Milliseconds timeout) {
     coordination::ShutdownRequest request;
     request.set_timeout_ms(timeout.count());
     try {
-      call("shutdown", &CoordinationService::Stub::Shutdown, request, timeout + answer_slack, Retry::yes);
+      call<coordination::ShutdownResponse>("shutdown", request, timeout + answer_slack, Retry::yes);
     } catch (...) {
       close();
       throw;
@@ -225,16 +225,15 @@ void Client::set(const std::string& key, const std::string& value, bool overwrit
   request.mutable_kv()->set_key(key);
   request.mutable_kv()->set_value(value);
   request.set_overwrite(overwrite);
-  impl_->call("kv.set", &CoordinationService::Stub::Insert, request, quick_call,
-              overwrite ? Impl::Retry::yes : Impl::Retry::no);
+  impl_->call<coordination::InsertResponse>("kv.set", request, quick_call,
+                                            overwrite ? Impl::Retry::yes : Impl::Retry::no);
 }
 
 std::string Client::get(const std::string& key, Milliseconds timeout) {
   coordination::GetRequest request;
   request.set_key(key);
   request.set_timeout_ms(timeout.count());
-  auto response =
-      impl_->call("kv.get", &CoordinationService::Stub::Get, request, timeout + answer_slack, Impl::Retry::yes);
+  auto response = impl_->call<coordination::GetResponse>("kv.get", request, timeout + answer_slack, Impl::Retry::yes);
   return std::move(*response.mutable_value());
 }
 
@@ -243,7 +242,7 @@ std::optional<std::string> Client::try_get(const std::string& key) {
   request.set_key(key);
   Problem problem;
   auto response =
-      impl_->call("kv.try_get", &CoordinationService::Stub::TryGet, request, quick_call, Impl::Retry::yes, &problem);
+      impl_->call<coordination::TryGetResponse>("kv.try_get", request, quick_call, Impl::Retry::yes, &problem);
   if (problem.code() == Problem::NOT_FOUND) return std::nullopt;
   if (problem.code() != Problem::OK) throw_error(error_code(problem.code()), "kv.try_get", "{}", problem.message());
   return std::move(*response.mutable_value());
@@ -252,8 +251,7 @@ std::optional<std::string> Client::try_get(const std::string& key) {
 std::vector<std::pair<std::string, std::string>> Client::directory(const std::string& key) {
   coordination::DirectoryRequest request;
   request.set_directory(key);
-  auto response =
-      impl_->call("kv.directory", &CoordinationService::Stub::Directory, request, quick_call, Impl::Retry::yes);
+  auto response = impl_->call<coordination::DirectoryResponse>("kv.directory", request, quick_call, Impl::Retry::yes);
   std::vector<std::pair<std::string, std::string>> result;
   for (auto& entry : *response.mutable_entries())
     result.emplace_back(std::move(*entry.mutable_key()), std::move(*entry.mutable_value()));
@@ -264,14 +262,13 @@ std::int64_t Client::increment(const std::string& key, std::int64_t by) {
   coordination::IncrementRequest request;
   request.set_key(key);
   request.set_by(by);
-  return impl_->call("kv.increment", &CoordinationService::Stub::Increment, request, quick_call, Impl::Retry::no)
-      .value();
+  return impl_->call<coordination::IncrementResponse>("kv.increment", request, quick_call, Impl::Retry::no).value();
 }
 
 void Client::erase(const std::string& key) {
   coordination::DeleteRequest request;
   request.set_key(key);
-  impl_->call("kv.erase", &CoordinationService::Stub::Delete, request, quick_call, Impl::Retry::yes);
+  impl_->call<coordination::DeleteResponse>("kv.erase", request, quick_call, Impl::Retry::yes);
 }
 
 void Client::barrier(const std::string& name, Milliseconds timeout, const std::vector<int>& processes) {
@@ -287,8 +284,7 @@ VoteResult Client::vote(const Vote& vote, Milliseconds timeout) {
   request.set_note(vote.note);
   for (int p : vote.participants) request.add_participants(p);
   request.set_timeout_ms(timeout.count());
-  auto response =
-      impl_->call("agree", &CoordinationService::Stub::Agree, request, timeout + answer_slack, Impl::Retry::no);
+  auto response = impl_->call<coordination::AgreeResponse>("agree", request, timeout + answer_slack, Impl::Retry::no);
   VoteResult result;
   for (auto& group : response.groups())
     result.groups.push_back({{group.processes().begin(), group.processes().end()}, group.call_site()});
@@ -300,7 +296,7 @@ std::vector<std::string> Client::exchange_texts(const std::string& key, const st
   coordination::DifferRequest request;
   request.set_key(key);
   request.set_text(text);
-  auto response = impl_->call("agree", &CoordinationService::Stub::Differ, request, text_exchange, Impl::Retry::no);
+  auto response = impl_->call<coordination::DifferResponse>("agree", request, text_exchange, Impl::Retry::no);
   return {response.texts().begin(), response.texts().end()};
 }
 

@@ -90,8 +90,8 @@ class Client {
   std::int64_t increment(const std::string& key, std::int64_t by = 1);  // the new value; absent counts as 0
   void erase(const std::string& key);                                   // and all below
 
-  // Waits for all processes, or the given ones, which have to be the same at each use of the name. The first arrival
-  // sets the deadline. Error(timeout) says who did not come and what they are doing.
+  // Waits for all processes, or the given ones, which have to be the same at each use of the name. The earliest
+  // deadline of those who have arrived counts for all. Error(timeout) says who did not come and what they are doing.
   void barrier(const std::string& name, Milliseconds timeout, const std::vector<int>& processes = {});
   // Ends the others' wait in the barrier too, with Error(cancelled). Error(distributed) if nobody waits.
   void cancel_barrier(const std::string& name);

@@ -18,16 +18,6 @@ constexpr std::size_t most_named = 16;
 
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
-std::shared_ptr<grpc::Channel> make_channel(const std::string& target) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetMaxReceiveMessageSize(-1);
-  arguments.SetMaxSendMessageSize(-1);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
-}
-
 }  // namespace
 
 void Client::Impl::progress(const std::string& text) const {
@@ -50,13 +40,12 @@ std::string Client::Impl::reach_coordinator(bool probing, std::string& reason) c
 }
 
 std::string Client::Impl::joined_and_missing() {
-  grpc::ClientContext context;
-  prepare(context, Clock::now() + inquiry_time);
   coordination::WatchTasksRequest request;
   request.set_version(-1);
   coordination::WatchTasksResponse response;
-  grpc::Status status = stub_->WatchTasks(&context, request, &response);
-  if (!status.ok()) return "the coordinator does not answer: " + status.error_message();
+  RpcContext context;
+  RpcResult result = rpc_->call(context, Clock::now() + inquiry_time, request, &response);
+  if (result.code != RpcResult::ok) return "the coordinator does not answer: " + result.message;
   std::vector<int> joined, missing;
   std::string names;
   for (auto& task : response.tasks()) {
@@ -76,10 +65,7 @@ std::string Client::Impl::joined_and_missing() {
 
 bool Client::Impl::try_register(const std::string& target, Time began, Time deadline, Time& next_progress,
                                 std::string& reason) {
-  channel_ = make_channel(target);
-  stub_ = CoordinationService::NewStub(channel_);
-  grpc::ClientContext context;
-  prepare(context, Time::max());
+  rpc_ = std::make_unique<Rpc>(target, options_.token);
   coordination::RegisterRequest request;
   request.set_protocol(coordinator::protocol_version);
   request.set_process_id(options_.process_id);
@@ -87,11 +73,12 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
   request.set_incarnation(caller_.incarnation());
   to_proto(options_.identity, request.mutable_identity());
   coordination::RegisterResponse response;
-  grpc::Status status;
+  RpcContext context;
+  RpcResult result;
   bool done = false;
-  stub_->async()->Register(&context, &request, &response, [&](grpc::Status s) {
+  rpc_->start(context, Time::max(), request, &response, [&](RpcResult r) {
     std::lock_guard inner(mutex_);
-    status = std::move(s);
+    result = std::move(r);
     done = true;
     changed_.notify_all();
   });
@@ -111,7 +98,7 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
     std::string state = joined_and_missing();
     if (late) {
       timed_out = std::move(state);
-      context.TryCancel();
+      context.cancel();
       lock.lock();
       changed_.wait(lock, [&] { return done; });
       break;
@@ -120,23 +107,23 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
     next_progress += options_.progress_interval;
     lock.lock();
   }
-  if (status.error_code() == grpc::StatusCode::CANCELLED && !timed_out.empty())
+  if (result.code == RpcResult::cancelled && !timed_out.empty())
     throw_error(ErrorCode::timeout, "initialize",
                 "timed out after {:.1f} s; {}. Every process has to be started with the same coordinator address ({}) "
                 "and its own process id.",
                 seconds(Clock::now() - began), timed_out, options_.address);
-  switch (status.error_code()) {
-    case grpc::StatusCode::OK:
+  switch (result.code) {
+    case RpcResult::ok:
       break;
-    case grpc::StatusCode::UNIMPLEMENTED:
+    case RpcResult::unimplemented:
       throw_error(ErrorCode::distributed, "initialize",
                   "the server at {} is not a lockstep coordinator; another program listens there", options_.address);
-    case grpc::StatusCode::PERMISSION_DENIED:
+    case RpcResult::denied:
       throw_error(ErrorCode::distributed, "initialize",
                   "the coordinator at {} refuses this process: {}. LOCKSTEP_TOKEN has to be the same on every process.",
-                  options_.address, status.error_message());
+                  options_.address, result.message);
     default:
-      reason = status.error_message();
+      reason = result.message;
       return false;
   }
   if (response.problem().code() != Problem::OK)

@@ -2,8 +2,6 @@
 // client_watch.cc the thread that listens, sends heartbeats and finds out that the coordinator is lost.
 #pragma once
 
-#include <grpcpp/grpcpp.h>
-
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -12,15 +10,12 @@
 #include <thread>
 
 #include "lockstep/distributed/client.h"
-#include "lockstep/distributed/coordination.grpc.pb.h"
+#include "lockstep/distributed/rpc.h"
 #include "lockstep/support/error.h"
 
 namespace lockstep::distributed {
 
-using coordination::CoordinationService;
 using coordination::Problem;
-using Clock = std::chrono::steady_clock;
-using Time = Clock::time_point;
 
 ErrorCode error_code(Problem::Code code);
 Failure from_proto(const coordination::Failure& failure);
@@ -48,20 +43,19 @@ class Client::Impl {
   // One call to the coordinator: fills in the caller, waits at most `timeout`, and throws what went wrong unless
   // `problem` is given, which then holds what the coordinator objects. `Retry::yes` is for calls that may be made
   // twice.
-  template <class Request, class Response>
-  Response call(const std::string& operation,
-                grpc::Status (CoordinationService::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                Request& request, Milliseconds timeout, Retry retry, Problem* problem = nullptr) {
+  template <class Response, class Request>
+  Response call(const std::string& operation, Request& request, Milliseconds timeout, Retry retry,
+                Problem* problem = nullptr) {
     if constexpr (requires { request.mutable_caller(); }) *request.mutable_caller() = caller_;
     Time deadline = Clock::now() + timeout;
     while (true) {
       Response response;
-      grpc::Status status;
+      RpcResult result;
       {
-        Context context(*this, operation, deadline);
-        status = ((*stub_).*method)(&context.grpc, request, &response);
+        Context context(*this, operation);
+        result = rpc_->call(context.rpc, deadline, request, &response);
       }
-      if (status.ok()) {
+      if (result.code == RpcResult::ok) {
         if (response.problem().code() == Problem::FAILED || response.problem().code() == Problem::STOPPED)
           await_verdict(operation);
         if (problem != nullptr)
@@ -70,7 +64,7 @@ class Client::Impl {
           throw_error(error_code(response.problem().code()), operation, "{}", response.problem().message());
         return response;
       }
-      judge(operation, status, retry, deadline);
+      judge(operation, result, retry, deadline);
     }
   }
 
@@ -78,36 +72,34 @@ class Client::Impl {
   const std::vector<Identity>& members();
 
  private:
-  // A context of a call in progress, so that it can be cancelled.
+  // A call in progress, so that it can be cancelled.
   struct Context {
-    Context(Impl& client, const std::string& operation, Time deadline) : client_(client) {
-      client.prepare(grpc, deadline);
+    Context(Impl& client, const std::string& operation) : client_(client) {
       std::lock_guard lock(client.mutex_);
       client.check_usable(operation);
-      client.contexts_.insert(&grpc);
+      client.contexts_.insert(&rpc);
     }
     ~Context() {
       std::lock_guard lock(client_.mutex_);
-      client_.contexts_.erase(&grpc);
+      client_.contexts_.erase(&rpc);
+      if (client_.closing_) client_.changed_.notify_all();
     }
-    grpc::ClientContext grpc;
+    RpcContext rpc;
 
    private:
     Impl& client_;
   };
-  class Listener;
   struct Heartbeat {
-    grpc::ClientContext context;
+    RpcContext context;
     coordination::HeartbeatRequest request;
     coordination::HeartbeatResponse response;
   };
 
-  void prepare(grpc::ClientContext& context, Time deadline) const;  // Time::max(): none
-  void check_usable(const std::string& operation) const;            // with mutex_ held
+  void check_usable(const std::string& operation) const;  // with mutex_ held
   // Throws the failure that is about to be known, if it comes soon.
   void await_verdict(const std::string& operation);
   // What a broken call means: throws, or returns if it is to be made again.
-  void judge(const std::string& operation, const grpc::Status& status, Retry retry, Time deadline);
+  void judge(const std::string& operation, const RpcResult& result, Retry retry, Time deadline);
 
   // The coordinator's numeric address, or "" and the reason why it can't be reached now.
   std::string reach_coordinator(bool probing, std::string& reason) const;
@@ -128,8 +120,7 @@ class Client::Impl {
 
   ClientOptions options_;
   coordination::Caller caller_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<CoordinationService::Stub> stub_;
+  std::unique_ptr<Rpc> rpc_;
   std::string roster_;  // serialised
   std::once_flag roster_read_;
   std::vector<Identity> members_;
@@ -140,9 +131,9 @@ class Client::Impl {
   std::condition_variable changed_;
   bool connected_ = false, closing_ = false, ended_ = false;  // ended: the coordinator has let this process go
   std::optional<Failure> failure_;
-  std::set<grpc::ClientContext*> contexts_;
+  std::set<RpcContext*> contexts_;
   std::deque<coordination::Event> events_;
-  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<EventStream> listener_;
   bool welcome_ = false, listener_done_ = false;
   std::string listener_status_;
   std::unique_ptr<Heartbeat> heartbeat_;
@@ -153,40 +144,6 @@ class Client::Impl {
     bool waiting = false;
   };
   std::map<std::string, BarrierUse> barriers_;
-};
-
-// The stream of the coordinator's words.
-class Client::Impl::Listener final : public grpc::ClientReadReactor<coordination::Event> {
- public:
-  explicit Listener(Impl& client) : client_(client) {
-    client.prepare(context, Time::max());
-    *request_.mutable_caller() = client.caller_;
-    client.stub_->async()->Listen(&context, &request_, this);
-    StartRead(&event_);
-    StartCall();
-  }
-  void OnReadDone(bool ok) override {
-    if (!ok) return;
-    {
-      std::lock_guard lock(client_.mutex_);
-      if (event_.has_welcome()) client_.welcome_ = true;
-      client_.events_.push_back(event_);
-      client_.changed_.notify_all();
-    }
-    StartRead(&event_);
-  }
-  void OnDone(const grpc::Status& status) override {
-    std::lock_guard lock(client_.mutex_);
-    client_.listener_done_ = true;
-    client_.listener_status_ = status.ok() ? "" : status.error_message();
-    client_.changed_.notify_all();
-  }
-  grpc::ClientContext context;
-
- private:
-  Impl& client_;
-  coordination::ListenRequest request_;
-  coordination::Event event_;
 };
 
 }  // namespace lockstep::distributed

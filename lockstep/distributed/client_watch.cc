@@ -16,13 +16,28 @@ constexpr Milliseconds own_pause{1000};  // waking later than planned by this me
 
 void Client::Impl::listen() {
   welcome_ = listener_done_ = false;
-  listener_ = std::make_unique<Listener>(*this);
+  coordination::ListenRequest request;
+  *request.mutable_caller() = caller_;
+  listener_ = std::make_unique<EventStream>(
+      *rpc_, request,
+      [this](const coordination::Event& event) {
+        std::lock_guard lock(mutex_);
+        if (event.has_welcome()) welcome_ = true;
+        events_.push_back(event);
+        changed_.notify_all();
+      },
+      [this](RpcResult result) {
+        std::lock_guard lock(mutex_);
+        listener_done_ = true;
+        listener_status_ = result.code == RpcResult::ok ? "" : result.message;
+        changed_.notify_all();
+      });
 }
 
 void Client::Impl::unlisten() {
   std::unique_lock lock(mutex_);
   if (!listener_) return;
-  listener_->context.TryCancel();
+  listener_->cancel();
   changed_.wait(lock, [&] { return listener_done_; });
   listener_.reset();
   events_.clear();
@@ -31,18 +46,17 @@ void Client::Impl::unlisten() {
 void Client::Impl::beat() {
   heartbeat_ = std::make_unique<Heartbeat>();
   heartbeat_done_ = tell_phase_ = false;
-  prepare(heartbeat_->context, Clock::now() + heartbeat_timeout_);
   *heartbeat_->request.mutable_caller() = caller_;
   PhaseNow phase = current_phase();
   heartbeat_->request.mutable_phase()->set_text(phase.text);
   heartbeat_->request.mutable_phase()->set_age_ms(phase.age.count());
-  stub_->async()->Heartbeat(&heartbeat_->context, &heartbeat_->request, &heartbeat_->response,
-                            [this](const grpc::Status& status) {
-                              std::lock_guard lock(mutex_);
-                              heartbeat_done_ = true;
-                              heartbeat_ok_ = status.ok();
-                              changed_.notify_all();
-                            });
+  rpc_->start(heartbeat_->context, Clock::now() + heartbeat_timeout_, heartbeat_->request, &heartbeat_->response,
+              [this](RpcResult result) {
+                std::lock_guard lock(mutex_);
+                heartbeat_done_ = true;
+                heartbeat_ok_ = result.code == RpcResult::ok;
+                changed_.notify_all();
+              });
 }
 
 void Client::Impl::end_heartbeat(std::unique_lock<std::mutex>& lock) {
@@ -83,7 +97,7 @@ void Client::Impl::handle(const coordination::Event& event, std::unique_lock<std
 void Client::Impl::fail(Failure failure, std::unique_lock<std::mutex>& lock) {
   if (failure_ || closing_) return;
   failure_ = std::move(failure);
-  for (auto* context : contexts_) context->TryCancel();
+  for (auto* context : contexts_) context->cancel();
   changed_.notify_all();
   if (!options_.on_failure) return;
   Failure copy = *failure_;
@@ -164,15 +178,15 @@ void Client::Impl::close() {
   {
     std::unique_lock lock(mutex_);
     closing_ = true;
-    for (auto* context : contexts_) context->TryCancel();
-    if (listener_) listener_->context.TryCancel();
-    if (heartbeat_) heartbeat_->context.TryCancel();
+    for (auto* context : contexts_) context->cancel();
+    if (listener_) listener_->cancel();
+    if (heartbeat_) heartbeat_->context.cancel();
     changed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
   unlisten();
   std::unique_lock lock(mutex_);
-  if (heartbeat_) heartbeat_->context.TryCancel();
+  if (heartbeat_) heartbeat_->context.cancel();
   changed_.wait(lock, [&] { return (!heartbeat_ || heartbeat_done_) && contexts_.empty(); });
   heartbeat_.reset();
 }

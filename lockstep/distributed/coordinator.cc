@@ -133,17 +133,14 @@ void Coordinator::compare_members(Time now) {
     const auto& identity = members_[p].identity;
     values["the lockstep build"][identity.build()].push_back(p);
     values["the plugin"][identity.plugin()].push_back(p);
-    for (auto& [name, value] : identity.settings()) values["the setting " + name];
+    for (auto& setting : identity.settings()) values["the setting " + setting.name()][setting.value()].push_back(p);
   }
   for (auto& [what, by_value] : values) {
-    constexpr std::string_view prefix = "the setting ";
-    if (!what.starts_with(prefix)) continue;
-    std::string name = what.substr(prefix.size());
-    for (int p = 0; p < members_.count(); ++p) {
-      const auto& settings = members_[p].identity.settings();
-      auto it = settings.find(name);
-      by_value[it == settings.end() ? "unset" : it->second].push_back(p);
-    }
+    std::vector<bool> has(members_.count());
+    for (auto& [value, processes] : by_value)
+      for (int p : processes) has[p] = true;
+    for (int p = 0; p < members_.count(); ++p)
+      if (!has[p]) by_value["unset"].push_back(p);
   }
   std::string differences;
   for (auto& [what, by_value] : values) {
@@ -390,9 +387,10 @@ void Coordinator::shut_down(const coordination::ShutdownRequest& request, CallFo
   if (shutdown_.arrived.empty()) {
     members_.participants({}, shutdown_.participants);
     shutdown_.since = now;
-    shutdown_.deadline = now + milliseconds(request.timeout_ms());
+    shutdown_.deadline = Time::max();
     shutdown_.asked = false;
   }
+  shutdown_.deadline = std::min(shutdown_.deadline, now + milliseconds(request.timeout_ms()));
   call->what = "the others to call shutdown()";
   Call*& place = shutdown_.arrived[call->process];
   if (place != nullptr) out.finish(place);

@@ -12,6 +12,7 @@
 #include "lockstep/distributed/address.h"
 #include "lockstep/distributed/coordination.grpc.pb.h"
 #include "lockstep/distributed/coordinator.h"
+#include "lockstep/distributed/handover.h"
 #include "lockstep/support/error.h"
 #include "lockstep/support/log.h"
 
@@ -72,6 +73,7 @@ class Service::Impl final : public CoordinationService::CallbackService {
     builder.AddListeningPort(endpoints.empty() ? address.text() : endpoints.front().numeric,
                              grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);
+    give();
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0)
       throw_error(ErrorCode::distributed, "initialize", "the coordinator could not listen on {}", address.text());
@@ -193,6 +195,7 @@ class Service::Impl final : public CoordinationService::CallbackService {
     });
   }
   grpc::ServerWriteReactor<Event>* Listen(grpc::CallbackServerContext* context, const ListenRequest* request) override {
+    take();
     opened();
     auto* stream = new Stream(*this, request->caller().process_id());
     if (!allowed(*context)) {
@@ -216,20 +219,24 @@ class Service::Impl final : public CoordinationService::CallbackService {
   class Held final : public grpc::ServerUnaryReactor, public CallFor<Response> {
    public:
     explicit Held(Impl& service) : service_(service) {}
-    void finish() override { Finish(grpc::Status::OK); }
+    void finish() override {
+      give();
+      Finish(grpc::Status::OK);
+    }
     void OnCancel() override {
+      take();
       {
         std::lock_guard lock(service_.mutex_);
         if (this->answered) return;
         this->answered = true;
         service_.coordinator_.forget(this);
       }
+      give();
       Finish(grpc::Status::CANCELLED);
     }
     void OnDone() override {
-      Impl& service = service_;
-      delete this;
-      service.closed();
+      take();
+      service_.closed(this);
     }
 
    private:
@@ -251,12 +258,15 @@ class Service::Impl final : public CoordinationService::CallbackService {
     }
     void refuse(const grpc::Status& status) {
       finished_ = true;
+      give();
       Finish(status);
     }
     void OnWriteDone(bool ok) override {
+      take();
       pump([this] { writing_ = false; });
     }
     void OnCancel() override {
+      take();
       pump([this] {
         closing_ = true;
         queue_.clear();
@@ -264,6 +274,7 @@ class Service::Impl final : public CoordinationService::CallbackService {
       });
     }
     void OnDone() override {
+      take();
       pump([this] { done_ = true; });
     }
 
@@ -279,9 +290,7 @@ class Service::Impl final : public CoordinationService::CallbackService {
       if (done_) {
         if (pumps_ > 0) return;
         lock.unlock();
-        Impl& service = service_;
-        delete this;
-        return service.closed();
+        return service_.closed(this);
       }
       if (writing_ || finished_) return;
       if (!queue_.empty()) {
@@ -289,10 +298,12 @@ class Service::Impl final : public CoordinationService::CallbackService {
         queue_.pop_front();
         writing_ = true;
         lock.unlock();
+        give();
         StartWrite(&current_);
       } else if (closing_) {
         finished_ = true;
         lock.unlock();
+        give();
         Finish(grpc::Status::OK);
       }
     }
@@ -309,8 +320,10 @@ class Service::Impl final : public CoordinationService::CallbackService {
     std::lock_guard lock(mutex_);
     ++open_;
   }
-  void closed() {
+  template <class Reactor>
+  void closed(Reactor* reactor) {
     std::lock_guard lock(mutex_);
+    delete reactor;
     --open_;
     drained_.notify_all();
   }
@@ -326,9 +339,11 @@ class Service::Impl final : public CoordinationService::CallbackService {
   template <class Response, class Handle>
   grpc::ServerUnaryReactor* hold(grpc::CallbackServerContext* context, Response* response, int process,
                                  Handle&& handle) {
+    take();
     opened();
     auto* call = new Held<Response>(*this);
     if (!allowed(*context)) {
+      give();
       call->Finish({grpc::StatusCode::PERMISSION_DENIED, wrong_token});
       return call;
     }

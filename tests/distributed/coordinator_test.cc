@@ -219,7 +219,11 @@ TEST_F(CoordinatorTest, DifferentSettingsBuildsAndPluginsAreRefusedWithTheDiffer
   for (int p = 0; p < 4; ++p) {
     auto request = registration(p, 4, p);
     request.mutable_identity()->set_plugin(p == 1 ? "cpu 2" : "cpu 1");
-    if (p != 2) (*request.mutable_identity()->mutable_settings())["jax_enable_x64"] = p == 3 ? "true" : "false";
+    if (p != 2) {
+      auto* setting = request.mutable_identity()->add_settings();
+      setting->set_name("jax_enable_x64");
+      setting->set_value(p == 3 ? "true" : "false");
+    }
     answers.push_back(join(request));
   }
   for (auto& answer : answers) {
@@ -367,7 +371,7 @@ TEST_F(CoordinatorTest, BarriersCountTheirUses) {
 TEST_F(CoordinatorTest, ABarrierTimesOutForAllNamingTheMissingAndWhatTheyDo) {
   start(4);
   join_all();
-  auto a = barrier(0, "save", 0, {}, seconds(2)), b = barrier(3, "save", 0, {}, seconds(60));
+  auto b = barrier(3, "save", 0, {}, seconds(60)), a = barrier(0, "save", 0, {}, seconds(2));
   auto other = barrier(1, "load", 0, {1, 2}, seconds(60));
   beat(2, "reading /data");
   pass(milliseconds(2000));

@@ -1,0 +1,79 @@
+// gRPC as the client needs it, behind a wall: no gRPC header here. Internal.
+//
+// rpc.cc and service.cc are the only files that touch gRPC. They hold no logic, and are compiled without
+// ThreadSanitizer, which can't see how gRPC's own threads synchronise; everything around them is checked.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lockstep/distributed/coordination.pb.h"
+
+namespace lockstep::distributed {
+
+using Clock = std::chrono::steady_clock;
+using Time = Clock::time_point;
+
+struct RpcResult {
+  enum Code { ok, cancelled, deadline, unavailable, unimplemented, denied, other };
+  Code code = ok;
+  std::string message;
+};
+
+// A call in progress, so that it can be cancelled from another thread. Outlives the call.
+class RpcContext {
+ public:
+  RpcContext();
+  ~RpcContext();
+  RpcContext(const RpcContext&) = delete;
+  RpcContext& operator=(const RpcContext&) = delete;
+  void cancel();
+
+ private:
+  friend class Rpc;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A connection to a coordinator. Proxy variables are not used. Thread-safe.
+class Rpc {
+ public:
+  // `target` as gRPC wants it: "ipv4:127.0.0.1:1234". The connection is made by the first call.
+  Rpc(const std::string& target, std::string token);
+  ~Rpc();
+  Rpc(const Rpc&) = delete;
+  Rpc& operator=(const Rpc&) = delete;
+
+  // For every pair of request and response of coordination.proto but Listen's. Time::max() is no deadline.
+  template <class Request, class Response>
+  RpcResult call(RpcContext& context, Time deadline, const Request& request, Response* response);
+  // `done` is called on a thread of gRPC's; until then everything given has to stay.
+  template <class Request, class Response>
+  void start(RpcContext& context, Time deadline, const Request& request, Response* response,
+             std::function<void(RpcResult)> done);
+
+ private:
+  friend class EventStream;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The coordinator's events. The callbacks come one at a time, on threads of gRPC's; after `ended` there is none, and
+// only then may the stream go.
+class EventStream {
+ public:
+  EventStream(Rpc& rpc, const coordination::ListenRequest& request,
+              std::function<void(const coordination::Event&)> on_event, std::function<void(RpcResult)> ended);
+  ~EventStream();
+  EventStream(const EventStream&) = delete;
+  EventStream& operator=(const EventStream&) = delete;
+  void cancel();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::distributed
