@@ -107,8 +107,8 @@ void Client::Impl::fail(Failure failure, std::unique_lock<std::mutex>& lock) {
 }
 
 void Client::Impl::coordinator_lost(const std::string& how, std::unique_lock<std::mutex>& lock) {
-  std::string who =
-      members_.empty() ? "process 0" : fmt::format("process 0 ({}, pid {})", members_[0].host, members_[0].pid);
+  const Identity& host = members().at(0);
+  std::string who = fmt::format("process 0 ({}, pid {})", host.host, host.pid);
   fail({FailureKind::coordinator_lost,
         {0},
         fmt::format("the coordinator at {}, run by {}, is lost: {}", options_.address, who, how)},
