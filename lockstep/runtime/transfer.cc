@@ -95,7 +95,7 @@ HostView to_host(const ConcreteArray& array, const char* operation) {
   if (!placement.is_fully_addressable())
     throw_error(ErrorCode::sharding, operation,
                 "parts of this array ({}) lie with other processes only ({}); use addressable_shards(), or gather it "
-                "first with multihost_utils::process_allgather",
+                "first: device_put(x, {{mesh, P()}}) on every process",
                 array.aval()->text, to_string(s));
   HostView whole;
   whole.copy_ = std::shared_ptr<std::byte[]>(new std::byte[array.aval()->bytes()]);
