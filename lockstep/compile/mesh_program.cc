@@ -62,6 +62,7 @@ class MeshProgram final : public Program {
                to_string(*s), to_string(Shape(partitioned_.results[i].dims)));
     }
     executable_ = inject(b.client(), partitioned_);
+    runtime::drain_before_exit();
     program_ = std::make_shared<runtime::CollectiveProgram>(runtime::engine(), channel_.communicator());
   }
 
@@ -128,9 +129,9 @@ class MeshProgram final : public Program {
     ConcreteArray* array = as_concrete(v);
     if (array == nullptr) {
       const Scalar& s = static_cast<ScalarValue*>(v)->scalar;
-      std::vector<std::byte> bytes(itemsize(s.dtype()));
-      s.write(bytes.data());
-      runtime::HostBox box{bytes.data(), {}, nullptr};
+      auto bytes = std::make_shared<std::vector<std::byte>>(itemsize(s.dtype()));
+      s.write(bytes->data());
+      runtime::HostBox box{bytes->data(), {}, bytes};  // which may be read after this call
       moved.push_back(runtime::put_host(v->aval(), *want, box));
       return as_concrete(moved.back().get());
     }

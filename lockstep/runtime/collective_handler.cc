@@ -1,7 +1,9 @@
 #include "lockstep/runtime/collective_handler.h"
 
 #include <atomic>
+#include <condition_variable>
 
+#include "lockstep/runtime/gang.h"
 #include "lockstep/support/small_vector.h"
 
 namespace lockstep::runtime {
@@ -14,6 +16,23 @@ using pjrt::FfiBuffer;
 using pjrt::FfiCall;
 
 std::atomic<std::int64_t> launch_type = 0;
+
+// Launches that have not ended.
+struct InFlight {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t count = 0;
+};
+InFlight& in_flight() {
+  static auto* f = new InFlight;
+  return *f;
+}
+void add_in_flight(int by) {
+  InFlight& f = in_flight();
+  std::lock_guard lock(f.mutex);
+  f.count += static_cast<std::size_t>(by);
+  if (f.count == 0) f.changed.notify_all();
+}
 
 // One launch of one partition, from the call that launches it until it has ended: what handlers find in its context.
 struct PartitionLaunch {
@@ -117,7 +136,18 @@ void launch_partition(const pjrt::Plugin& plugin, const pjrt::LoadedExecutable& 
     launch->end(&error);
     throw;
   }
-  ended.on_ready([launch](const Error* error) { launch->end(error); });
+  add_in_flight(1);
+  ended.on_ready([launch](const Error* error) {
+    launch->end(error);
+    if (!launch->program->has_run.exchange(true)) drain_before_exit();
+    add_in_flight(-1);
+  });
+}
+
+bool wait_for_launches(std::chrono::steady_clock::time_point deadline) {
+  InFlight& f = in_flight();
+  std::unique_lock lock(f.mutex);
+  return f.changed.wait_until(lock, deadline, [&] { return f.count == 0; });
 }
 
 }  // namespace lockstep::runtime

@@ -5,6 +5,8 @@
 // count; a last one may be there for another reason), group_size, groups, outer, pairs, name; as in CollectiveSpec.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -32,6 +34,7 @@ class CollectiveProgram {
 
   collectives::Engine& engine;
   const std::uint64_t communicator;
+  std::atomic<bool> has_run{false};
 
   // The collective `id`, decoded by the first call that comes to it.
   std::shared_ptr<const collectives::CollectiveSpec> spec(std::int64_t id, const pjrt::FfiCall& call);
@@ -48,5 +51,8 @@ void launch_partition(const pjrt::Plugin& plugin, const pjrt::LoadedExecutable& 
                       std::shared_ptr<CollectiveProgram> program, std::uint64_t number, std::int64_t partition,
                       const pjrt::Device& device, std::span<PJRT_Buffer* const> inputs, PJRT_Buffer** outputs,
                       std::span<const std::int64_t> non_donatable_inputs = {});
+
+// Until all launches so far have ended, or the deadline; false if it passed.
+bool wait_for_launches(std::chrono::steady_clock::time_point deadline);
 
 }  // namespace lockstep::runtime

@@ -64,7 +64,12 @@ std::unique_ptr<collectives::Engine> make_engine() {
   return std::make_unique<collectives::Engine>(std::move(transport), options);
 }
 
+// The peers may still be waiting for what this process has launched.
+void drain() { wait_for_launches(Clock::now() + collective_timeout()); }
+
 }  // namespace
+
+void drain_before_exit() { std::atexit(drain); }
 
 std::chrono::milliseconds collective_timeout() {
   static const std::chrono::milliseconds timeout = [] {

@@ -38,6 +38,11 @@ class MeshChannel {
 collectives::Engine& engine();
 MeshChannel& channel(const Mesh& mesh);
 
+// From now on the end of the process waits for the launches in flight before anything that exists now is taken down:
+// the plugin's own statics, which may be made as late as during a compile, must outlive them. To be called after each
+// compile.
+void drain_before_exit();
+
 // The deadline of collectives and agreements: LOCKSTEP_COLLECTIVE_TIMEOUT in seconds (default 600).
 std::chrono::milliseconds collective_timeout();
 

@@ -1,5 +1,5 @@
 """The example on gangs of real processes: the same losses whatever the number of processes and devices, and an error,
-not a hang, when a process is killed or runs another program. usage: train_gpt_test.py LOCKSTEP TRAIN_GPT"""
+not a hang, when a process is killed or runs another program. usage: train_gpt_test.py LOCKSTEP TRAIN_GPT LEAVES_EARLY"""
 import os
 import re
 import signal
@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-LOCKSTEP, TRAIN = sys.argv[1:3]
+LOCKSTEP, TRAIN, LEAVES_EARLY = sys.argv[1:4]
 SMALL = ["--layers", "1", "--width", "32", "--heads", "2", "--context", "16", "--batch", "8", "--sample", "0", "--log-every", "1"]
 
 
@@ -53,6 +53,17 @@ class TrainGpt(unittest.TestCase):
         for processes, devices in ((2, 1), (4, 1), (2, 2)):
             for a, b in zip(alone, self.losses(processes, devices)):  # within 1e-4; they are printed to 4 decimals
                 self.assertAlmostEqual(a, b, delta=1.5e-4, msg=f"{processes} processes, {devices} devices each")
+
+    def test_process_that_returns_first_still_does_its_part(self):
+        def loss(processes):
+            done = subprocess.run([LOCKSTEP, "run", "-n", str(processes), "--", LEAVES_EARLY], capture_output=True, text=True,
+                                  timeout=120)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            return float(re.search(r"loss ([0-9.]+)", done.stdout)[1])
+
+        alone = loss(1)
+        for _ in range(3):
+            self.assertAlmostEqual(loss(2), alone, delta=1e-5)
 
     def start_two(self, second=None, steps="100000", **environment):
         port = free_port()
