@@ -145,6 +145,10 @@ class Params {
   virtual void print(Printer& p) const = 0;
   virtual void jaxprs(std::vector<const ClosedJaxpr*>& out) const = 0;
   bool interned() const { return interned_; }
+  // That the same object will come again, so that programs made of it are worth keeping: for parameters with jaxprs,
+  // which are made anew for every call otherwise.
+  void keep() const { kept_ = true; }
+  bool kept() const { return interned_ || kept_; }
 
   template <class P>
   const P& get() const;
@@ -159,6 +163,7 @@ class Params {
  protected:
   friend const Params* intern_params(std::unique_ptr<Params> p);
   mutable std::atomic<std::int32_t> refs_{0};
+  mutable bool kept_ = false;
   bool interned_ = false;
 };
 

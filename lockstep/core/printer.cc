@@ -1,6 +1,8 @@
 #include "lockstep/core/printer.h"
 
 #include <algorithm>
+#include <deque>
+#include <span>
 
 namespace lockstep {
 namespace {
@@ -43,7 +45,12 @@ void internal::sort_and_print(Printer& p, std::vector<std::pair<std::string_view
   }
 }
 
-std::string Printer::fresh_name() { return letters(next_++); }
+std::string Printer::fresh_name() {
+  std::string name;
+  do name = letters(next_++);
+  while (std::any_of(shared_.begin(), shared_.end(), [&](auto& s) { return s.first == name; }));
+  return name;
+}
 
 std::string Printer::name_of(const Jaxpr& j, Atom a) {
   if (is_literal(a)) {
@@ -56,6 +63,7 @@ std::string Printer::name_of(const Jaxpr& j, Atom a) {
 }
 
 void Printer::print_eqn(const Jaxpr& j, const Eqn& e, int indent) {
+  share_names(j, e);
   std::string left;
   auto& used = used_[&j];
   for (VarId v : j.out(e)) {
@@ -99,7 +107,106 @@ void Printer::print_eqn(const Jaxpr& j, const Eqn& e, int indent) {
   text += "\n" + spaces(indent) + "]" + operands;
 }
 
+std::string Printer::name_param(const Eqn& e) {
+  if (e.params == nullptr) return {};
+  Printer p;
+  p.only_names_ = true;
+  if (e.primitive->print)
+    e.primitive->print(p, e.params);
+  else
+    e.params->print(p);
+  std::string all = '\x01' + p.text;
+  auto begin = all.find("\x01name=");
+  if (begin == std::string::npos) return {};
+  begin += 6;
+  std::string name = all.substr(begin, all.find('\x01', begin) - begin);
+  std::erase_if(name, [](char c) { return c == '<' || c == '>'; });
+  return name;
+}
+
+void Printer::find_shared(const Jaxpr& top) {
+  struct Seen {
+    const Jaxpr* jaxpr;
+    int count;
+    std::string name;
+  };
+  std::vector<Seen> seen;
+  auto entry = [&](const Jaxpr* j) -> Seen& {
+    for (auto& s : seen)
+      if (s.jaxpr == j) return s;
+    return seen.emplace_back(Seen{j, 0, {}});
+  };
+  std::deque<const Jaxpr*> queue{&top};
+  while (!queue.empty()) {
+    const Jaxpr* j = queue.front();
+    queue.pop_front();
+    entry(j).count += j != &top && j->eqns.size() > 10 ? 2 : 1;
+    for (const Eqn& e : j->eqns) {
+      if (e.params == nullptr) continue;
+      std::vector<const ClosedJaxpr*> inner;
+      e.params->jaxprs(inner);
+      if (inner.empty()) continue;
+      std::string name = name_param(e);
+      for (auto* c : inner) {
+        if (!*c) continue;
+        queue.push_back(c->jaxpr.get());
+        if (Seen& s = entry(c->jaxpr.get()); s.name.empty()) s.name = name;
+      }
+    }
+  }
+  std::unordered_map<std::string, int> counts;
+  for (auto& s : seen) {
+    if (s.count == 1) continue;
+    std::string name = s.name.empty() ? "jaxpr" : s.name;
+    if (int n = counts[name]++) name += std::to_string(n);
+    shared_.emplace_back(name, s.jaxpr);
+  }
+}
+
+void Printer::share_names(const Jaxpr& outer, const Eqn& e) {
+  if (std::string_view(e.primitive->name) != "jit" || e.params == nullptr) return;
+  std::vector<const ClosedJaxpr*> found;
+  e.params->jaxprs(found);
+  const Jaxpr& inner = **found[0];
+  if (std::any_of(shared_.begin(), shared_.end(), [&](auto& s) { return s.second == &inner; })) return;
+  auto& used = used_[&outer];
+  auto share = [&](auto inner_vars, auto outer_vars) {
+    std::vector<Atom> taken;
+    for (std::size_t i = 0; i < inner_vars.size(); ++i) {
+      Atom v = inner_vars[i], like = outer_vars[i];
+      if (is_literal(v) || is_literal(like) || std::find(taken.begin(), taken.end(), like) != taken.end()) continue;
+      auto& name = names_[&inner][v];
+      if (!name.empty()) continue;
+      taken.push_back(like);
+      std::string outer_name = used.empty() || used[like] ? name_of(outer, like) : "_";
+      names_[&inner][v] = outer_name;
+    }
+  };
+  share(std::span<const VarId>(inner.invars), outer.in(e));
+  share(std::span<const Atom>(inner.outvars), outer.out(e));
+}
+
+void Printer::print_program(const Jaxpr& j) {
+  find_shared(j);
+  for (auto& [name, shared] : shared_) {
+    text += "let " + name + " = ";
+    print_body(*shared, 0);
+    text += " in\n";
+  }
+  print_body(j, 0);
+}
+
 void Printer::print(const Jaxpr& j, int indent) {
+  if (only_names_) return;
+  for (auto& [name, shared] : shared_)
+    if (shared == &j) {
+      text += name;
+      return;
+    }
+  print_body(j, indent);
+}
+
+void Printer::print_body(const Jaxpr& j, int indent) {
   auto& used = used_[&j];
   if (used.empty()) {
     used.assign(j.num_vars(), false);
@@ -114,7 +221,8 @@ void Printer::print(const Jaxpr& j, int indent) {
     for (VarId v : vars) s += " " + name_of(j, v) + ":" + j.vars[v]->text;
     return s;
   };
-  std::string head = "{ lambda" + (j.constvars.empty() ? " " : binders(j.constvars)) + ";" + binders(j.invars) + ".";
+  std::string head = "{ lambda" + (j.constvars.empty() ? " " : binders(j.constvars)) + ";" +
+                     (j.invars.empty() ? " " : binders(j.invars)) + ".";
   std::size_t line_start = text.find_last_of("\n\x01") + 1;
   std::size_t column = static_cast<std::size_t>(param_column_) + text.size() - line_start;
   std::vector<std::string> lines;
@@ -158,7 +266,7 @@ void Printer::print(const ClosedJaxpr& j, int indent) { print(*j, indent); }
 std::string to_string(const ClosedJaxpr& j) { return to_string(*j); }
 std::string to_string(const Jaxpr& j) {
   Printer p;
-  p.print(j, 0);
+  p.print_program(j);
   return std::move(p.text);
 }
 std::string to_string(const Jaxpr& j, const Eqn& e) {

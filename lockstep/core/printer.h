@@ -13,6 +13,9 @@ class Printer {
  public:
   std::string text;
 
+  // A whole program: jaxprs that occur in it more than once, or have more than ten equations, come first, by name.
+  void print_program(const Jaxpr& j);
+
   void print(const ClosedJaxpr& j, int indent);
   void print(const Jaxpr& j, int indent);
   void print_eqn(const Jaxpr& j, const Eqn& e, int indent);
@@ -21,8 +24,15 @@ class Printer {
 
  private:
   std::string fresh_name();
+  void print_body(const Jaxpr& j, int indent);
+  void find_shared(const Jaxpr& j);
+  // The variables of the jaxpr that a jit equation holds get the names of the equation's, where they have none yet.
+  void share_names(const Jaxpr& outer, const Eqn& e);
+  std::string name_param(const Eqn& e);
   std::unordered_map<const Jaxpr*, std::unordered_map<VarId, std::string>> names_;
   std::unordered_map<const Jaxpr*, std::vector<bool>> used_;
+  std::vector<std::pair<std::string, const Jaxpr*>> shared_;
+  bool only_names_ = false;  // nested jaxprs are left out
   int next_ = 0;
   int indent_ = 0;
   int base_ = 0;          // the column where equations begin

@@ -1,52 +1,18 @@
 #include "lockstep/numpy/jitted.h"
 
-#include <memory>
-#include <mutex>
-#include <unordered_map>
-
-#include "lockstep/api/jit_core.h"
 #include "lockstep/core/basic_ops.h"
 #include "lockstep/numpy/operands.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/select.h"
-#include "lockstep/ops/structural.h"
 #include "lockstep/support/config.h"
-#include "lockstep/trace/trace.h"
+#include "lockstep/transforms/named_call.h"
 
 namespace lockstep::numpy {
-namespace {
-
-internal::JitCore& core_for(const std::string& name, const std::string& key) {
-  static auto* mutex = new std::mutex;
-  static auto* cores = new std::unordered_map<std::string, std::unique_ptr<internal::JitCore>>;
-  std::lock_guard lock(*mutex);
-  auto& core = (*cores)[name + '\n' + key];
-  if (!core) {
-    internal::JitSettings settings;
-    settings.name = name;
-    core = std::make_unique<internal::JitCore>(std::move(settings));
-  }
-  return *core;
-}
-
-}  // namespace
 
 Arrays jitted_many(const std::string& name, const std::string& key, std::span<const Array> args,
                    const JittedBody& body) {
   if (config::disable_jit()) return body(args);
-  internal::JitCall call;
-  for (const Array& a : args) call.leaves.push_back(a.value());
-  Arrays outs;
-  core_for(name, key).call(
-      call,
-      [&](std::span<const AvalP> avals) {
-        internal::JitTrace trace;
-        trace.jaxpr = trace_to_jaxpr([&](std::span<const Array> in) { return body(in); }, avals, name);
-        trace.skeleton = std::make_shared<const int>(0);
-        return trace;
-      },
-      [&] { return std::vector<bool>(args.size(), false); }, outs);
-  return outs;
+  return named_call(name.c_str(), {key.begin(), key.end()}, args, body);
 }
 Array jitted(const std::string& name, const std::string& key, std::initializer_list<Array> args,
              const std::function<Array(std::span<const Array>)>& body) {
@@ -63,7 +29,8 @@ Array select_where(const Array& condition, const Array& x, const Array& y) {
       shape = broadcast_shapes("where", {pred.shape(), shape});
       pred = broadcast_operand(pred, shape);
     }
-    return lax::select(pred, broadcast_operand(a, shape), broadcast_operand(b, shape));
+    Array on_true = broadcast_operand(a, shape);
+    return lax::select(pred, on_true, broadcast_operand(b, shape));
   });
 }
 

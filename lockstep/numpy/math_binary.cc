@@ -394,7 +394,7 @@ Array operator<(const Operand& a, const Operand& b) { return np::less(a, b); }
 Array operator<=(const Operand& a, const Operand& b) { return np::less_equal(a, b); }
 Array operator>(const Operand& a, const Operand& b) { return np::greater(a, b); }
 Array operator>=(const Operand& a, const Operand& b) { return np::greater_equal(a, b); }
-Array operator!(const Operand& a) { return np::logical_not(a); }
+Array operator!(const Array& a) { return np::logical_not(a); }
 Array& Array::operator+=(const Operand& o) { return *this = np::add({*this, o.where}, o); }
 Array& Array::operator-=(const Operand& o) { return *this = np::subtract({*this, o.where}, o); }
 Array& Array::operator*=(const Operand& o) { return *this = np::multiply({*this, o.where}, o); }

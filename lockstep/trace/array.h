@@ -140,7 +140,7 @@ class Array {
   friend Array operator<=(const Operand& a, const Operand& b);
   friend Array operator>(const Operand& a, const Operand& b);
   friend Array operator>=(const Operand& a, const Operand& b);
-  friend Array operator!(const Operand& a);
+  friend Array operator!(const Array& a);  // of Array itself, else the conversion to bool would do as well
   // C++ would call bool() on each side: use & | and numpy::logical_and.
   friend void operator&&(const Operand& a, const Operand& b) = delete;
   friend void operator||(const Operand& a, const Operand& b) = delete;

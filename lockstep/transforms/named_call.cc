@@ -22,6 +22,7 @@ Arrays named_call(const char* name, const std::vector<std::int64_t>& statics, st
     LS_CHECK(j->constvars.empty(), "{} captured a value", name);
     if (cache.size() >= 4096) cache.clear();
     it = cache.emplace(std::move(key), make_params(JitParams{name, j})).first;
+    it->second->keep();
   }
   return bind_many(jit_p, args, it->second);
 }
