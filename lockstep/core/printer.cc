@@ -188,6 +188,13 @@ void Printer::share_names(const Jaxpr& outer, const Eqn& e) {
 
 void Printer::print_program(const Jaxpr& j) {
   find_shared(j);
+  auto& used = used_[&j];
+  used.assign(j.num_vars(), false);
+  for (const Eqn& e : j.eqns)
+    for (Atom a : j.in(e))
+      if (!is_literal(a)) used[a] = true;
+  for (Atom a : j.outvars)
+    if (!is_literal(a)) used[a] = true;
   for (auto& [name, shared] : shared_) {
     text += "let " + name + " = ";
     print_body(*shared, 0);
@@ -207,15 +214,6 @@ void Printer::print(const Jaxpr& j, int indent) {
 }
 
 void Printer::print_body(const Jaxpr& j, int indent) {
-  auto& used = used_[&j];
-  if (used.empty()) {
-    used.assign(j.num_vars(), false);
-    for (const Eqn& e : j.eqns)
-      for (Atom a : j.in(e))
-        if (!is_literal(a)) used[a] = true;
-    for (Atom a : j.outvars)
-      if (!is_literal(a)) used[a] = true;
-  }
   auto binders = [&](const std::vector<VarId>& vars) {
     std::string s;
     for (VarId v : vars) s += " " + name_of(j, v) + ":" + j.vars[v]->text;

@@ -46,10 +46,9 @@ Array full(const Shape& shape, const Operand& fill_value, std::optional<DType> d
   LocationScope scope(fill_value.where);
   check_shape("full", shape);
   const Array& v = fill_value.array;
-  DType t = canonicalize(dtype.value_or(v.dtype()));
-  if (v.ndim() == 0) return lax::full(shape, v, t);
+  if (v.ndim() == 0) return lax::full(shape, v, canonical(dtype));
   broadcast_shapes("full", {shape, v.shape()});
-  return broadcast_operand(lax::convert_element_type(v, t), shape);
+  return broadcast_operand(dtype ? lax::convert_element_type(v, canonicalize(*dtype)) : v, shape);
 }
 Array ZerosLike::operator()(const Operand& a) const { return (*this)(a, std::nullopt); }
 Array ZerosLike::operator()(const Operand& a, std::optional<DType> dtype, const std::optional<Shape>& shape) const {

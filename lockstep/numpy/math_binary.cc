@@ -62,6 +62,12 @@ Pair float_divmod(const Array& a, const Array& b) {
   return {lax::round(quotient), mod};
 }
 
+// With ones instead, so that integers can be divided by it.
+Array without_zeros(const Array& a) {
+  Array zero = lax::eq(a, zero_like(a));
+  return select_where(zero, lax::full_like(a, 1), a);
+}
+
 }  // namespace
 
 Array floor_divide(const Operand& x, const Operand& y) {
@@ -84,7 +90,7 @@ Array remainder(const Operand& x, const Operand& y) {
   return jitted("remainder", "", {x.array, y.array}, [](auto in) {
     auto [a, b] = promote_args_numeric("remainder", in[0], in[1]);
     Array zero = zero_like(a);
-    if (is_integer(b.dtype())) b = select_where(lax::eq(b, zero_like(b)), lax::full_like(b, 1), b);
+    if (is_integer(b.dtype())) b = without_zeros(b);
     Array mod = lax::rem(a, b);
     Array nonzero = lax::ne(mod, zero);
     Array negative_mod = lax::lt(mod, zero);
@@ -108,7 +114,7 @@ Array fmod(const Operand& x, const Operand& y) {
   LocationScope scope(x.where);
   return jitted("fmod", "", {x.array, y.array}, [](auto in) {
     auto [a, b] = promote_args_numeric("fmod", in[0], in[1]);
-    if (is_integer(b.dtype())) b = select_where(lax::eq(b, zero_like(b)), lax::full_like(b, 1), b);
+    if (is_integer(b.dtype())) b = without_zeros(b);
     return lax::rem(a, b);
   });
 }

@@ -145,7 +145,8 @@ Array Trunc::operator()(const Operand& x) const {
   return jitted("trunc", "", {x.array}, [](auto in) {
     const Array& a = in[0];
     if (is_whole(a)) return a;
-    return select_where(lax::lt(a, scalar_like(a, 0.0)), lax::ceil(a), lax::floor(a));
+    Array negative_a = lax::lt(a, scalar_like(a, 0.0)), up = lax::ceil(a);
+    return select_where(negative_a, up, lax::floor(a));
   });
 }
 Array Rint::operator()(const Operand& x) const {
@@ -316,9 +317,10 @@ std::pair<Array, Array> frexp(const Operand& x) {
         lax::sub(lax::bitwise_and(lax::shift_right_arithmetic(bits, whole(mantissa)), whole(mask)), whole(bias - 1)));
     bits = lax::bitwise_or(lax::bitwise_and(bits, whole(~(mask << mantissa))), whole((bias - 1) << mantissa));
     Array as_is = lax::bitwise_or(lax::bitwise_not(lax::is_finite(a)), lax::eq(a, scalar_like(a, 0.0)));
-    // Differentiated as a times a constant.
+    // Differentiated as a times the power of two.
     Array exact = lax::stop_gradient(lax::bitcast_convert_type(bits, t));
-    Array factor = lax::stop_gradient(lax::div(exact, select_where(as_is, scalar_like(a, 1.0), a)));
+    Array power = lax::exp2(lax::neg(lax::max(convert(e, t), scalar_like(a, static_cast<double>(1 - bias)))));
+    Array factor = lax::stop_gradient(power);
     Array m = lax::add(exact, lax::mul(lax::sub(a, lax::stop_gradient(a)), factor));
     return Arrays{select_where(as_is, a, m), convert(select_where(as_is, whole(0), e), DType::int32)};
   });
