@@ -26,7 +26,8 @@ target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wno-missing-field
                                                 $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror>)
 # g++ 12 reports these for std::string and std::vector code that is right (GCC bugs 105329, 105651, 107852).
 target_compile_options(lockstep_flags INTERFACE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict
-                                                -Wno-maybe-uninitialized)
+                                                -Wno-maybe-uninitialized -Wno-free-nonheap-object -Wno-use-after-free
+                                                -Wno-nonnull)
 # Within the library calls may be inlined: nobody replaces its functions at load time.
 target_compile_options(lockstep_flags INTERFACE -fno-semantic-interposition)
 # Paths in messages are relative to the source tree, whether the compiler was given them absolute or, by ccache,
@@ -39,6 +40,6 @@ target_compile_options(lockstep_flags INTERFACE -ffile-prefix-map=${CMAKE_SOURCE
 # meaning (that would take -fstrict-enums), so -fsanitize=enum is off.
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize=enum -fno-sanitize-recover=all
-                      -fno-omit-frame-pointer)
+                      -fno-omit-frame-pointer -fno-ipa-cp) # g++ 12.2 crashes in that pass on some files, sanitized
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()
