@@ -6,6 +6,7 @@
 #   install   a project outside uses an installed and moved tree; a small user program compiles fast enough
 #   debug     the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan      runtime, collectives and coordination under ThreadSanitizer
+# LOCKSTEP_TEST_EXCLUDE, a regular expression, leaves tests of these names out.
 # The last line is "N passed, N failed" over all stages; the exit status says whether any failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -32,7 +33,7 @@ run_ctest() { # run_ctest PRESET [ctest option...]: runs the tests, shows the ou
   shift
   rm -rf "$directory/test-results" "$directory/test-results.xml"
   ctest --test-dir "$directory" --parallel "$jobs" --no-tests=ignore --test-output-size-passed 65536 \
-    --test-output-size-failed 1048576 --output-junit test-results.xml "$@" </dev/null 2>&1 |
+    --test-output-size-failed 1048576 ${LOCKSTEP_TEST_EXCLUDE:+-E "$LOCKSTEP_TEST_EXCLUDE"} --output-junit test-results.xml "$@" </dev/null 2>&1 |
     grep -E '^ *[0-9]+/[0-9]+ Test ' || true
   python3 scripts/count_tests.py "$directory/test-results.xml" "$directory/test-results" | tee "$work/ctest"
   tail -n 1 "$work/ctest" >>"$work/counts"
