@@ -39,7 +39,7 @@ class Programs(unittest.TestCase):
             gang.append(subprocess.Popen(command, env=environment))
             self.addCleanup(gang[-1].kill)
         for process in gang:
-            self.assertEqual(process.wait(timeout=400), 0)
+            self.assertEqual(process.wait(timeout=800), 0)
         return directory
 
     def check(self, directory, name, expected):
