@@ -182,7 +182,7 @@ template <DTypes kAccepted>
 std::vector<Example> cumulative_examples() {
   std::vector<Example> out;
   for (DType t : {DType::float32, DType::complex64, DType::int32}) {
-    if (!contains(kAccepted, t)) continue;
+    if (!accepts(kAccepted, t)) continue;
     auto add = [&](const char* label, Shape shape, int axis, bool reverse) {
       out.push_back({fmt::format("{} {}", short_name(t), label),
                      {examples::array(std::move(shape), t)},

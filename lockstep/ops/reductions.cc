@@ -325,7 +325,7 @@ template <class Params_, DTypes kAccepted>
 std::vector<Example> reduction_examples() {
   std::vector<Example> out;
   for (DType t : {DType::float32, DType::bfloat16, DType::complex64, DType::int32, DType::uint8, DType::bool_}) {
-    if (!contains(kAccepted, t)) continue;
+    if (!accepts(kAccepted, t)) continue;
     auto add = [&](const char* label, Shape shape, Ints axes) {
       Params_ params{};
       params.axes = std::move(axes);

@@ -255,7 +255,7 @@ template <DTypes kAccepted>
 std::vector<Example> window_examples() {
   std::vector<Example> out;
   for (DType t : {DType::float32, DType::int32}) {
-    if (!contains(kAccepted, t)) continue;
+    if (!accepts(kAccepted, t)) continue;
     auto add = [&](const char* label, WindowParams p) {
       out.push_back(
           {fmt::format("{} {}", short_name(t), label), {examples::array({4, 5}, t)}, make_params(std::move(p))});
