@@ -6,6 +6,7 @@
 #include "lockstep/ops/axes.h"
 #include "lockstep/ops/builders.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/examples.h"
 #include "lockstep/ops/structural.h"
 #include "lockstep/ops/window_rules.h"
 #include "lockstep/trace/trace.h"
@@ -369,11 +370,47 @@ void conv_lower(LowerContext& ctx, const Params* params, std::span<const AvalP> 
 
 }  // namespace
 
+namespace {
+
+std::vector<Example> conv_examples() {
+  using examples::array;
+  using enum DType;
+  auto params = [](const lax::ConvLayouts& layouts, Ints strides, PaddingPairs padding, Ints lhs_dilation,
+                   Ints rhs_dilation, std::int64_t features = 1, std::int64_t batches = 1) {
+    int rank = static_cast<int>(strides.size()) + 2;
+    return make_params(ConvParams{batches, lax::conv_dimension_numbers(rank, layouts), features,
+                                  std::move(lhs_dilation), None(), std::move(padding), std::nullopt, std::nullopt,
+                                  std::move(rhs_dilation), std::move(strides)});
+  };
+  lax::ConvLayouts ncw{"NCW", "OIW", "NCW"}, nhwc{"NHWC", "HWIO", "NHWC"};
+  Example plain{
+      "NCW", {array({2, 3, 6}, float32), array({4, 3, 2}, float32, {.seed = 1})}, params(ncw, {1}, {{0, 0}}, {1}, {1})};
+  Example strided{"NHWC strided, padded",
+                  {array({1, 5, 4, 2}, float32), array({3, 2, 2, 3}, float32, {.seed = 1})},
+                  params(nhwc, {2, 1}, {{1, 1}, {0, 1}}, {1, 1}, {1, 1})};
+  Example dilated{"dilated both ways",
+                  {array({1, 2, 5}, float32), array({2, 2, 2}, float32, {.seed = 1})},
+                  params(ncw, {1}, {{1, 2}}, {2}, {3})};
+  Example grouped{"feature groups",
+                  {array({2, 4, 5}, float32), array({6, 2, 2}, float32, {.seed = 1})},
+                  params(ncw, {1}, {{0, 0}}, {1}, {1}, 2)};
+  Example batched{"batch groups",
+                  {array({4, 3, 5}, float32), array({2, 3, 2}, float32, {.seed = 1})},
+                  params(ncw, {1}, {{0, 0}}, {1}, {1}, 1, 2)};
+  Example complex{"complex",
+                  {array({1, 2, 4}, complex64), array({2, 2, 2}, complex64, {.seed = 1})},
+                  params(ncw, {1}, {{0, 0}}, {1}, {1})};
+  return {plain, strided, dilated, grouped, batched, complex};
+}
+
+}  // namespace
+
 LOCKSTEP_PRIMITIVE(conv_general_dilated_p, {.name = "conv_general_dilated",
                                             .abstract_eval = conv_aval,
                                             .jvp = conv_jvp,
                                             .transpose = conv_transpose,
                                             .batch = conv_batch,
-                                            .lower = conv_lower});
+                                            .lower = conv_lower,
+                                            .examples = conv_examples});
 
 }  // namespace lockstep

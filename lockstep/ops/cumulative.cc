@@ -4,6 +4,7 @@
 #include "lockstep/ops/axes.h"
 #include "lockstep/ops/builders.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/examples.h"
 #include "lockstep/ops/reducers.h"
 #include "lockstep/ops/select.h"
 #include "lockstep/ops/structural.h"
@@ -175,31 +176,58 @@ Scalar one_of(DType t) { return Scalar(std::int64_t{1}, t); }
 
 }  // namespace
 
+namespace {
+
+template <DTypes kAccepted>
+std::vector<Example> cumulative_examples() {
+  std::vector<Example> out;
+  for (DType t : {DType::float32, DType::complex64, DType::int32}) {
+    if (!accepts(kAccepted, t)) continue;
+    auto add = [&](const char* label, Shape shape, int axis, bool reverse) {
+      out.push_back({fmt::format("{} {}", short_name(t), label),
+                     {examples::array(std::move(shape), t)},
+                     make_params(CumulativeParams{axis, reverse})});
+    };
+    add("first", {5, 2}, 0, false);
+    add("last reversed", {2, 4}, 1, true);
+    add("one", {1}, 0, false);
+    add("none", {0, 2}, 0, false);
+  }
+  return out;
+}
+
+}  // namespace
+
 LOCKSTEP_PRIMITIVE(cumsum_p, {.name = "cumsum",
                               .abstract_eval = cumulative_aval<cumsum_p, kNumber>,
                               .jvp = rules::jvp_linear<cumsum_p>,
                               .transpose = cumsum_transpose,
                               .batch = cumulative_batch<cumsum_p>,
-                              .lower = cumulative_lower<reducer_add, zero_of>});
+                              .lower = cumulative_lower<reducer_add, zero_of>,
+                              .examples = cumulative_examples<kNumber>});
 LOCKSTEP_PRIMITIVE(cumprod_p, {.name = "cumprod",
                                .abstract_eval = cumulative_aval<cumprod_p, kNumber>,
                                .jvp = cumulative_jvp<cumprod_p, reducer_mul>,
                                .batch = cumulative_batch<cumprod_p>,
-                               .lower = cumulative_lower<reducer_mul, one_of>});
+                               .lower = cumulative_lower<reducer_mul, one_of>,
+                               .examples = cumulative_examples<kNumber>});
 LOCKSTEP_PRIMITIVE(cummax_p, {.name = "cummax",
                               .abstract_eval = cumulative_aval<cummax_p, kNumber>,
                               .jvp = cumulative_jvp<cummax_p, reducer_max>,
                               .batch = cumulative_batch<cummax_p>,
-                              .lower = cumulative_lower<reducer_max, min_value>});
+                              .lower = cumulative_lower<reducer_max, min_value>,
+                              .examples = cumulative_examples<kNumber & ~kComplex>});
 LOCKSTEP_PRIMITIVE(cummin_p, {.name = "cummin",
                               .abstract_eval = cumulative_aval<cummin_p, kNumber>,
                               .jvp = cumulative_jvp<cummin_p, reducer_min>,
                               .batch = cumulative_batch<cummin_p>,
-                              .lower = cumulative_lower<reducer_min, max_value>});
+                              .lower = cumulative_lower<reducer_min, max_value>,
+                              .examples = cumulative_examples<kNumber & ~kComplex>});
 LOCKSTEP_PRIMITIVE(cumlogsumexp_p, {.name = "cumlogsumexp",
                                     .abstract_eval = cumulative_aval<cumlogsumexp_p, kFloat>,
                                     .jvp = cumlogsumexp_jvp,
                                     .batch = cumulative_batch<cumlogsumexp_p>,
-                                    .lower = cumulative_lower<log_add_exp, min_value>});
+                                    .lower = cumulative_lower<log_add_exp, min_value>,
+                                    .examples = cumulative_examples<kFloat>});
 
 }  // namespace lockstep

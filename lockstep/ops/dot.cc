@@ -7,6 +7,7 @@
 #include "lockstep/lower/context.h"
 #include "lockstep/ops/axes.h"
 #include "lockstep/ops/builders.h"
+#include "lockstep/ops/examples.h"
 #include "lockstep/ops/structural.h"
 #include "lockstep/trace/trace.h"
 
@@ -259,12 +260,43 @@ void dot_print(Printer& p, const Params* params) {
 
 }  // namespace
 
+namespace {
+
+std::vector<Example> dot_examples() {
+  using examples::array;
+  using enum DType;
+  auto params = [](DotDimensionNumbers n, std::optional<DType> preferred = std::nullopt) {
+    return make_params(DotGeneralParams{std::move(n), std::nullopt, preferred});
+  };
+  return {
+      {"matrices", {array({2, 3}, float32), array({3, 4}, float32, {.seed = 1})}, params({{{1}, {0}}, {}})},
+      {"vectors", {array({3}, float32), array({3}, float32, {.seed = 1})}, params({{{0}, {0}}, {}})},
+      {"outer", {array({2}, float32), array({3}, float32, {.seed = 1})}, params({{{}, {}}, {}})},
+      {"scalars", {array({}, float32), array({}, float32, {.seed = 1})}, params({{{}, {}}, {}})},
+      {"batch",
+       {array({2, 3, 2, 4}, float32), array({4, 2, 5, 3}, float32, {.seed = 1})},
+       params({{{3}, {0}}, {{0, 1}, {1, 3}}})},
+      {"two contracted out of order",
+       {array({3, 2, 4}, float32), array({4, 5, 3}, float32, {.seed = 1})},
+       params({{{0, 2}, {2, 0}}, {}})},
+      {"complex", {array({2, 3}, complex64), array({2, 3}, complex64, {.seed = 1})}, params({{{1}, {1}}, {}})},
+      {"bfloat16 in float32",
+       {array({2, 3}, bfloat16), array({3, 2}, bfloat16, {.seed = 1})},
+       params({{{1}, {0}}, {}}, float32)},
+      {"int32", {array({2, 3}, int32), array({3, 2}, int32, {.seed = 1})}, params({{{1}, {0}}, {}})},
+      {"empty sum", {array({2, 0}, float32), array({0, 3}, float32)}, params({{{1}, {0}}, {}})},
+  };
+}
+
+}  // namespace
+
 LOCKSTEP_PRIMITIVE(dot_general_p, {.name = "dot_general",
                                    .abstract_eval = dot_abstract_eval,
                                    .jvp = dot_jvp,
                                    .transpose = dot_transpose,
                                    .batch = dot_batch,
                                    .lower = dot_lower,
+                                   .examples = dot_examples,
                                    .print = dot_print});
 
 }  // namespace lockstep

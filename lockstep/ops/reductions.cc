@@ -7,6 +7,7 @@
 #include "lockstep/ops/axes.h"
 #include "lockstep/ops/builders.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/examples.h"
 #include "lockstep/ops/reducers.h"
 #include "lockstep/ops/select.h"
 #include "lockstep/ops/structural.h"
@@ -318,52 +319,95 @@ void general_lower(LowerContext& ctx, const Params* params, std::span<const Aval
 
 }  // namespace
 
+namespace {
+
+template <class Params_, DTypes kAccepted>
+std::vector<Example> reduction_examples() {
+  std::vector<Example> out;
+  for (DType t : {DType::float32, DType::bfloat16, DType::complex64, DType::int32, DType::uint8, DType::bool_}) {
+    if (!accepts(kAccepted, t)) continue;
+    auto add = [&](const char* label, Shape shape, Ints axes) {
+      Params_ params{};
+      params.axes = std::move(axes);
+      out.push_back({fmt::format("{} {}", short_name(t), label),
+                     {examples::array(std::move(shape), t)},
+                     make_params(std::move(params))});
+    };
+    add("middle", {2, 3, 4}, {1});
+    add("first and last", {2, 3, 4}, {0, 2});
+    add("all", {3, 2}, {0, 1});
+    add("none", {3}, {});
+    add("one element", {1, 2}, {0});
+  }
+  return out;
+}
+std::vector<Example> arg_examples() {
+  auto params = [](int axis, DType t = DType::int32) { return make_params(ArgParams{{axis}, t}); };
+  return {{"f32", {examples::array({3, 4}, DType::float32)}, params(0)},
+          {"last", {examples::array({2, 3, 4}, DType::float32)}, params(2)},
+          {"NaN and ties", {examples::values({2, 3}, DType::float32, {1, 1, 0, 2, __builtin_nan(""), 3})}, params(1)},
+          {"i32 to i64", {examples::array({4, 2}, DType::int32)}, params(0, DType::int64)},
+          {"u8", {examples::array({5}, DType::uint8)}, params(0)},
+          {"bool", {examples::array({2, 3}, DType::bool_)}, params(1)}};
+}
+
+}  // namespace
+
 LOCKSTEP_PRIMITIVE(reduce_sum_p, {.name = "reduce_sum",
                                   .abstract_eval = reduction_aval<reduce_sum_p, ReduceSumParams, kNumber>,
                                   .jvp = rules::jvp_linear<reduce_sum_p>,
                                   .transpose = sum_transpose,
                                   .batch = reduction_batch<reduce_sum_p, ReduceSumParams>,
-                                  .lower = reduction_lower<ReduceSumParams, "stablehlo.add", reducer_add, zero_of>});
+                                  .lower = reduction_lower<ReduceSumParams, "stablehlo.add", reducer_add, zero_of>,
+                                  .examples = reduction_examples<ReduceSumParams, kNumber>});
 LOCKSTEP_PRIMITIVE(reduce_prod_p, {.name = "reduce_prod",
                                    .abstract_eval = reduction_aval<reduce_prod_p, ReduceParams, kNumber>,
                                    .jvp = prod_jvp,
                                    .batch = reduction_batch<reduce_prod_p, ReduceParams>,
-                                   .lower = reduction_lower<ReduceParams, "stablehlo.multiply", reducer_mul, one_of>});
+                                   .lower = reduction_lower<ReduceParams, "stablehlo.multiply", reducer_mul, one_of>,
+                                   .examples = reduction_examples<ReduceParams, kNumber>});
 LOCKSTEP_PRIMITIVE(reduce_max_p, {.name = "reduce_max",
                                   .abstract_eval = reduction_aval<reduce_max_p, ReduceParams, kNumber | kBool>,
                                   .jvp = chooser_jvp<reduce_max_p>,
                                   .batch = reduction_batch<reduce_max_p, ReduceParams>,
-                                  .lower = reduction_lower<ReduceParams, "stablehlo.maximum", reducer_max, min_value>});
+                                  .lower = reduction_lower<ReduceParams, "stablehlo.maximum", reducer_max, min_value>,
+                                  .examples = reduction_examples<ReduceParams, kOrdered>});
 LOCKSTEP_PRIMITIVE(reduce_min_p, {.name = "reduce_min",
                                   .abstract_eval = reduction_aval<reduce_min_p, ReduceParams, kNumber | kBool>,
                                   .jvp = chooser_jvp<reduce_min_p>,
                                   .batch = reduction_batch<reduce_min_p, ReduceParams>,
-                                  .lower = reduction_lower<ReduceParams, "stablehlo.minimum", reducer_min, max_value>});
+                                  .lower = reduction_lower<ReduceParams, "stablehlo.minimum", reducer_min, max_value>,
+                                  .examples = reduction_examples<ReduceParams, kOrdered>});
 LOCKSTEP_PRIMITIVE(reduce_and_p, {.name = "reduce_and",
                                   .abstract_eval = reduction_aval<reduce_and_p, ReduceParams, kBits>,
                                   .jvp = rules::jvp_zero<reduce_and_p>,
                                   .batch = reduction_batch<reduce_and_p, ReduceParams>,
-                                  .lower = reduction_lower<ReduceParams, "stablehlo.and", reducer_and, ones_of>});
+                                  .lower = reduction_lower<ReduceParams, "stablehlo.and", reducer_and, ones_of>,
+                                  .examples = reduction_examples<ReduceParams, kBits>});
 LOCKSTEP_PRIMITIVE(reduce_or_p, {.name = "reduce_or",
                                  .abstract_eval = reduction_aval<reduce_or_p, ReduceParams, kBits>,
                                  .jvp = rules::jvp_zero<reduce_or_p>,
                                  .batch = reduction_batch<reduce_or_p, ReduceParams>,
-                                 .lower = reduction_lower<ReduceParams, "stablehlo.or", reducer_or, zero_of>});
+                                 .lower = reduction_lower<ReduceParams, "stablehlo.or", reducer_or, zero_of>,
+                                 .examples = reduction_examples<ReduceParams, kBits>});
 LOCKSTEP_PRIMITIVE(reduce_xor_p, {.name = "reduce_xor",
                                   .abstract_eval = reduction_aval<reduce_xor_p, ReduceParams, kBits>,
                                   .jvp = rules::jvp_zero<reduce_xor_p>,
                                   .batch = reduction_batch<reduce_xor_p, ReduceParams>,
-                                  .lower = reduction_lower<ReduceParams, "stablehlo.xor", reducer_xor, zero_of>});
+                                  .lower = reduction_lower<ReduceParams, "stablehlo.xor", reducer_xor, zero_of>,
+                                  .examples = reduction_examples<ReduceParams, kBits>});
 LOCKSTEP_PRIMITIVE(argmax_p, {.name = "argmax",
                               .abstract_eval = arg_aval<argmax_p>,
                               .jvp = rules::jvp_zero<argmax_p>,
                               .batch = reduction_batch<argmax_p, ArgParams>,
-                              .lower = arg_lower<lax::gt, min_value>});
+                              .lower = arg_lower<lax::gt, min_value>,
+                              .examples = arg_examples});
 LOCKSTEP_PRIMITIVE(argmin_p, {.name = "argmin",
                               .abstract_eval = arg_aval<argmin_p>,
                               .jvp = rules::jvp_zero<argmin_p>,
                               .batch = reduction_batch<argmin_p, ArgParams>,
-                              .lower = arg_lower<lax::lt, max_value>});
+                              .lower = arg_lower<lax::lt, max_value>,
+                              .examples = arg_examples});
 LOCKSTEP_PRIMITIVE(reduce_p, {.name = "reduce",
                               .abstract_eval = general_aval,
                               .jvp = general_jvp,

@@ -5,6 +5,7 @@
 #include "lockstep/core/basic_ops.h"
 #include "lockstep/ops/axes.h"
 #include "lockstep/ops/builders.h"
+#include "lockstep/ops/examples.h"
 #include "lockstep/ops/gather.h"
 #include "lockstep/ops/identities.h"
 #include "lockstep/ops/structural.h"
@@ -204,17 +205,46 @@ void top_k_lower(LowerContext& ctx, const Params* params, std::span<const AvalP>
 
 }  // namespace
 
+namespace {
+
+std::vector<Example> sort_examples() {
+  using examples::array;
+  using enum DType;
+  auto params = [](int dimension, int keys = 1) { return make_params(SortParams{dimension, true, keys}); };
+  return {{"f32", {array({4, 3}, float32)}, params(0)},
+          {"last", {array({2, 5}, float32)}, params(1)},
+          {"i32", {array({6}, int32)}, params(0)},
+          {"u8", {array({6}, uint8)}, params(0)},
+          {"bool", {array({6}, bool_)}, params(0)},
+          {"complex", {array({5}, complex64)}, params(0)},
+          {"key and value", {array({4, 2}, int32), array({4, 2}, float32, {.seed = 1})}, params(0), 0, true},
+          {"two keys", {array({5}, bool_), array({5}, float32), array({5}, int32)}, params(0, 2)},
+          {"one", {array({1, 2}, float32)}, params(0)}};
+}
+std::vector<Example> top_k_examples() {
+  using examples::array;
+  auto params = [](int axis, int k) { return make_params(TopKParams{axis, k}); };
+  return {{"last", {array({2, 5}, DType::float32)}, params(1, 2)},
+          {"first", {array({5, 2}, DType::float32)}, params(0, 3)},
+          {"all", {array({4}, DType::float32)}, params(0, 4)},
+          {"i32", {array({6}, DType::int32)}, params(0, 2)}};
+}
+
+}  // namespace
+
 LOCKSTEP_PRIMITIVE(sort_p, {.name = "sort",
                             .abstract_eval = sort_aval,
                             .jvp = sort_jvp,
                             .batch = sort_batch,
                             .lower = sort_lower,
+                            .examples = sort_examples,
                             .multiple_results = true});
 LOCKSTEP_PRIMITIVE(top_k_p, {.name = "top_k",
                              .abstract_eval = top_k_aval,
                              .jvp = top_k_jvp,
                              .batch = top_k_batch,
                              .lower = top_k_lower,
+                             .examples = top_k_examples,
                              .multiple_results = true});
 
 }  // namespace lockstep

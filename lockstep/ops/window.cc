@@ -4,6 +4,7 @@
 #include "lockstep/ops/axes.h"
 #include "lockstep/ops/builders.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/examples.h"
 #include "lockstep/ops/reducers.h"
 #include "lockstep/ops/select.h"
 #include "lockstep/ops/structural.h"
@@ -244,22 +245,61 @@ Scalar zero_of(DType t) { return Scalar(std::int64_t{0}, t); }
 
 }  // namespace
 
+namespace {
+
+WindowParams windows(Shape window, Ints strides, lax::PaddingPairs padding, Ints base = {1, 1},
+                     Ints dilation = {1, 1}) {
+  return {std::move(base), std::move(padding), std::move(dilation), std::move(window), std::move(strides)};
+}
+template <DTypes kAccepted>
+std::vector<Example> window_examples() {
+  std::vector<Example> out;
+  for (DType t : {DType::float32, DType::int32}) {
+    if (!accepts(kAccepted, t)) continue;
+    auto add = [&](const char* label, WindowParams p) {
+      out.push_back(
+          {fmt::format("{} {}", short_name(t), label), {examples::array({4, 5}, t)}, make_params(std::move(p))});
+    };
+    add("plain", windows({2, 2}, {1, 1}, {{0, 0}, {0, 0}}));
+    add("strided, padded", windows({2, 3}, {2, 1}, {{0, 0}, {1, 1}}));
+    add("holes", windows({2, 1}, {1, 2}, {{1, 0}, {0, 0}}, {2, 1}));
+  }
+  return out;
+}
+std::vector<Example> select_gather_examples() {
+  ExampleOperand t = examples::array({4, 5}, DType::float32, {.seed = 1}), x = examples::array({4, 5}, DType::float32);
+  return {{"max", {t, x}, make_params(gather_of(windows({2, 2}, {2, 1}, {{0, 0}, {0, 0}}), SelectPrim::ge))},
+          {"min", {t, x}, make_params(gather_of(windows({2, 2}, {1, 1}, {{0, 1}, {1, 0}}), SelectPrim::le))}};
+}
+std::vector<Example> select_scatter_examples() {
+  ExampleOperand x = examples::array({4, 5}, DType::float32);
+  auto source = [](Shape shape) { return examples::array(std::move(shape), DType::float32, {.seed = 1}); };
+  return {
+      {"max", {source({2, 4}), x}, make_params(scatter_of(windows({2, 2}, {2, 1}, {{0, 0}, {0, 0}}), SelectPrim::ge))},
+      {"min", {source({4, 5}), x}, make_params(scatter_of(windows({2, 2}, {1, 1}, {{0, 1}, {1, 0}}), SelectPrim::le))}};
+}
+
+}  // namespace
+
 LOCKSTEP_PRIMITIVE(reduce_window_sum_p, {.name = "reduce_window_sum",
                                          .abstract_eval = window_aval<reduce_window_sum_p, kNumber>,
                                          .jvp = rules::jvp_linear<reduce_window_sum_p>,
                                          .transpose = window_sum_transpose,
                                          .batch = window_batch<reduce_window_sum_p>,
-                                         .lower = window_lower<reducer_add, zero_of>});
+                                         .lower = window_lower<reducer_add, zero_of>,
+                                         .examples = window_examples<kNumber>});
 LOCKSTEP_PRIMITIVE(reduce_window_max_p, {.name = "reduce_window_max",
                                          .abstract_eval = window_aval<reduce_window_max_p, kOrdered>,
                                          .jvp = window_chooser_jvp<reduce_window_max_p, SelectPrim::ge>,
                                          .batch = window_batch<reduce_window_max_p>,
-                                         .lower = window_lower<reducer_max, min_value>});
+                                         .lower = window_lower<reducer_max, min_value>,
+                                         .examples = window_examples<kFloat | kInt>});
 LOCKSTEP_PRIMITIVE(reduce_window_min_p, {.name = "reduce_window_min",
                                          .abstract_eval = window_aval<reduce_window_min_p, kOrdered>,
                                          .jvp = window_chooser_jvp<reduce_window_min_p, SelectPrim::le>,
                                          .batch = window_batch<reduce_window_min_p>,
-                                         .lower = window_lower<reducer_min, max_value>});
+                                         .lower = window_lower<reducer_min, max_value>,
+                                         .examples = window_examples<kFloat | kInt>});
 
 // ---- any computation ----
 
@@ -477,12 +517,14 @@ LOCKSTEP_PRIMITIVE(select_and_gather_add_p, {.name = "select_and_gather_add",
                                              .jvp = rules::jvp_linear_in_first<select_and_gather_add_p>,
                                              .transpose = select_gather_transpose,
                                              .batch = select_gather_batch,
-                                             .lower = select_gather_lower});
+                                             .lower = select_gather_lower,
+                                             .examples = select_gather_examples});
 LOCKSTEP_PRIMITIVE(select_and_scatter_add_p, {.name = "select_and_scatter_add",
                                               .abstract_eval = select_scatter_aval,
                                               .jvp = rules::jvp_linear_in_first<select_and_scatter_add_p>,
                                               .transpose = select_scatter_transpose,
                                               .batch = select_scatter_batch,
-                                              .lower = select_scatter_lower});
+                                              .lower = select_scatter_lower,
+                                              .examples = select_scatter_examples});
 
 }  // namespace lockstep

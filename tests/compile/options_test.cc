@@ -14,7 +14,19 @@ hlo::CompileOptions parsed(const CompileOptions& options) {
   return proto;
 }
 
-TEST(Options, TheDefaultIsOneReplicaOfOnePartition) { EXPECT_EQ(serialize({}), "\x1a\x04\x20\x01\x28\x01"); }
+TEST(Options, TheDefaultIsOneReplicaOfOnePartition) {
+  auto proto = parsed({});
+  EXPECT_EQ(proto.executable_build_options().num_replicas(), 1);
+  EXPECT_EQ(proto.executable_build_options().num_partitions(), 1);
+  EXPECT_FALSE(proto.executable_build_options().use_spmd_partitioning());
+  EXPECT_EQ(serialize({}), serialize({}));
+}
+
+TEST(Options, MaxAndMinKeepNaNUnlessToldOtherwise) {
+  const char* name = "xla_cpu_enable_fast_min_max";
+  EXPECT_FALSE(parsed({}).env_option_overrides().at(name).bool_field());
+  EXPECT_TRUE(parsed({.overrides = {{name, true}}}).env_option_overrides().at(name).bool_field());
+}
 
 TEST(Options, CarryEverything) {
   auto proto = parsed({.num_partitions = 4,

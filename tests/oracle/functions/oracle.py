@@ -11,8 +11,9 @@ import numpy as np
 def normalized(text):
     """A jaxpr's text without what is particular to Python: numpy's integers, addresses."""
     text = re.sub(r"np\.int64\((-?\d+)\)", r"\1", text)
-    text = re.sub(r"\bjvp=\S+\s+symbolic_zeros=\w+", "", text)
-    return re.sub(r"\s+", " ", text).strip()
+    text = re.sub(r"\b(jvp|num_consts|symbolic_zeros)=\S+", "", text)
+    text = re.sub(r"\s+", " ", text).strip()
+    return text.replace("[ ", "[").replace(" ]", "]")
 
 
 class Program:
