@@ -230,7 +230,8 @@ class Launcher {
     if (waits[0].revents) take_signals();
     if (term_at_ && Clock::now() >= *term_at_) {
       term_at_.reset();
-      say(fmt::format("ending the others (SIGTERM, then SIGKILL after {:.0f} s)", options_.grace.count() / 1e3));
+      if (!cannot_start_said_)
+        say(fmt::format("ending the others (SIGTERM, then SIGKILL after {:.0f} s)", options_.grace.count() / 1e3));
       signal_all(SIGTERM);
       kill_at_ = Clock::now() + options_.grace;
     }

@@ -169,7 +169,7 @@ void Agreements::expire(Time now, Outbox& out) {
     Problem problem;
     problem.set_code(Problem::DEADLINE);
     problem.set_message(fmt::format("'{}'{} timed out after {:.1f} s; {}", it->first, site,
-                                    std::chrono::duration<double>(now - r.since).count(),
+                                    std::chrono::duration<double>(r.asked - r.since).count(),
                                     members_.arrived_and_missing(r, now)));
     for (int p : r.missing()) problem.add_processes(p);
     it = fail(it, problem, out);

@@ -129,7 +129,7 @@ void Barriers::expire(Time now, Outbox& out) {
     Problem problem = problem_of(
         Problem::DEADLINE,
         fmt::format("'{}' timed out after {:.1f} s; {}", it->first,
-                    std::chrono::duration<double>(now - r.since).count(), members_.arrived_and_missing(r, now)),
+                    std::chrono::duration<double>(r.asked - r.since).count(), members_.arrived_and_missing(r, now)),
         r.missing());
     it = end(it, problem, out);
   }

@@ -126,6 +126,10 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
       reason = result.message;
       return false;
   }
+  if (response.problem().code() == Problem::LEFT) {  // a gang that is about to make room for this one
+    reason = response.problem().message();
+    return false;
+  }
   if (response.problem().code() != Problem::OK)
     throw_error(error_code(response.problem().code()), "initialize", "{}", response.problem().message());
   caller_.set_service(response.service());

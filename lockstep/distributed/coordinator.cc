@@ -55,6 +55,7 @@ void Coordinator::register_task(const coordination::RegisterRequest& request, Ca
     *call->response->mutable_problem() = problem;
     out.finish(call);
   };
+  if (everybody_left()) return answer(problem_of(Problem::LEFT, "the gang before has left, its coordinator is ending"));
   if (stopped_) return answer(stop_problem_);
   auto described = [&] {
     return fmt::format("process {} ({}, pid {})", request.process_id(), request.identity().host(),
@@ -83,7 +84,7 @@ void Coordinator::register_task(const coordination::RegisterRequest& request, Ca
   if (failure_)
     return answer(problem_of(Problem::REFUSED, fmt::format("the gang has already failed: {}", failure_->message())));
   if (member.state == Task::LEAVING || member.state == Task::LEFT)
-    return answer(problem_of(Problem::REFUSED, "the gang is ending"));
+    return answer(problem_of(Problem::LEFT, "the gang before is ending"));
   if (member.state == Task::CONNECTED) {
     if (request.incarnation() == member.incarnation) {
       member.registration = call;
@@ -361,7 +362,7 @@ void Coordinator::tick(Time now, Outbox& out) {
   agreements_.expire(now, out);
   if (!shutdown_.arrived.empty() && members_.overdue(shutdown_, now, out))
     fail(Failure::STALLED, shutdown_.missing(),
-         fmt::format("shutdown() timed out after {:.1f} s; {}", in_seconds(now - shutdown_.since),
+         fmt::format("shutdown() timed out after {:.1f} s; {}", in_seconds(shutdown_.asked - shutdown_.since),
                      members_.arrived_and_missing(shutdown_, now)),
          out);
   std::erase_if(late_, [&](const Late& late) {
@@ -388,7 +389,7 @@ void Coordinator::shut_down(const coordination::ShutdownRequest& request, CallFo
     members_.participants({}, shutdown_.participants);
     shutdown_.since = now;
     shutdown_.deadline = Time::max();
-    shutdown_.asked = false;
+    shutdown_.asked = Time::max();
   }
   shutdown_.deadline = std::min(shutdown_.deadline, now + milliseconds(request.timeout_ms()));
   call->what = "the others to call shutdown()";

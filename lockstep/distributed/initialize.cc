@@ -19,13 +19,18 @@
 namespace lockstep::distributed {
 namespace {
 
-struct Gang {
-  std::mutex mutex;
-  bool initialized = false, ending = false;
-  InitializeOptions options;
-  Place place;
+// The way to the others: on process 0 with the service. The client goes first.
+struct Channel {
   std::unique_ptr<Service> service;
   std::unique_ptr<Client> client;
+};
+
+struct Gang {
+  std::mutex mutex;
+  bool beginning = false, initialized = false, ending = false;
+  InitializeOptions options;
+  Place place;
+  Channel channel;
   std::terminate_handler previous_terminate = nullptr;
 };
 Gang& gang() {
@@ -51,16 +56,14 @@ std::string devices_text(int devices) {
   return devices == 1 ? "1 local device" : fmt::format("{} local devices", devices);
 }
 
-// The client, and on process 0 the service, of this process's place.
-void join(Gang& g) {
-  const Place& place = g.place;
-  std::string token = token_of(g.options);
+Channel join(const Place& place, const InitializeOptions& given) {
+  std::string token = token_of(given);
   ClientOptions options{.address = place.address,
                         .process_id = place.id,
                         .num_processes = place.count,
                         .token = token,
-                        .initialization_timeout = g.options.initialization_timeout,
-                        .heartbeat_timeout = g.options.heartbeat_timeout,
+                        .initialization_timeout = given.initialization_timeout,
+                        .heartbeat_timeout = given.heartbeat_timeout,
                         .on_failure = [](const Failure& failure) { fail(failure); },
                         .on_leaving = [](int process) { announce_departure(process); }};
   if (hooks.local_device_count != nullptr)
@@ -71,33 +74,35 @@ void join(Gang& g) {
     log::write(log::Level::info,
                fmt::format("process {} of {}, coordinator {} ({}), {}", place.id, place.count, place.address,
                            place.reason, devices_text(options.identity.local_devices)));
+  Channel channel;
   if (place.id == 0)
-    g.service = std::make_unique<Service>(ServiceOptions{.bind_address = place.bind_address,
-                                                         .num_processes = place.count,
-                                                         .heartbeat_timeout = g.options.heartbeat_timeout,
-                                                         .token = token});
-  g.client = std::make_unique<Client>(std::move(options));
+    channel.service = std::make_unique<Service>(ServiceOptions{.bind_address = place.bind_address,
+                                                               .num_processes = place.count,
+                                                               .heartbeat_timeout = given.heartbeat_timeout,
+                                                               .token = token});
+  channel.client = std::make_unique<Client>(std::move(options));
   try {
-    g.client->connect();
+    channel.client->connect();
   } catch (const Error& e) {
-    g.client.reset();
-    if (g.service) g.service->stop("the coordinator (process 0) has given up: " + e.message());
-    g.service.reset();
+    channel.client.reset();
+    if (channel.service) channel.service->stop("the coordinator (process 0) has given up: " + e.message());
     throw;
   }
+  return channel;
 }
 
 // A process that is alone has a channel to itself, made when somebody asks for it.
-void join_alone(Gang& g) {
-  g.service = std::make_unique<Service>(ServiceOptions{.bind_address = "127.0.0.1:0", .num_processes = 1});
-  g.client = std::make_unique<Client>(
-      ClientOptions{.address = fmt::format("127.0.0.1:{}", g.service->port()), .process_id = 0, .num_processes = 1});
-  g.client->connect();
+Channel join_alone() {
+  Channel channel;
+  channel.service = std::make_unique<Service>(ServiceOptions{.bind_address = "127.0.0.1:0", .num_processes = 1});
+  channel.client = std::make_unique<Client>(ClientOptions{
+      .address = fmt::format("127.0.0.1:{}", channel.service->port()), .process_id = 0, .num_processes = 1});
+  channel.client->connect();
+  return channel;
 }
 
 void leave(Gang& g) {
-  std::unique_ptr<Client> client;
-  std::unique_ptr<Service> service;
+  Channel channel;
   bool orderly;
   {
     std::lock_guard lock(g.mutex);
@@ -109,18 +114,17 @@ void leave(Gang& g) {
     end_health();
     {
       std::lock_guard lock(g.mutex);
-      client = std::move(g.client);
-      service = std::move(g.service);
+      channel = std::move(g.channel);
       g.initialized = g.ending = false;
     }
-    client.reset();
-    if (service) service->stop("the coordinator (process 0) has ended");
+    channel.client.reset();
+    if (channel.service) channel.service->stop("the coordinator (process 0) has ended");
     index = 0;
     count = 1;
     log::set_rank(-1);
   };
   try {
-    if (orderly && g.client) g.client->shutdown(g.options.shutdown_timeout);
+    if (orderly && g.channel.client) g.channel.client->shutdown(g.options.shutdown_timeout);
   } catch (...) {
     finish();
     throw;
@@ -132,7 +136,7 @@ void at_exit(int status, void*) {
   Gang& g = gang();
   {
     std::lock_guard lock(g.mutex);
-    if (!g.initialized || !g.options.watch_exit || !g.client || g.place.count == 1) return;
+    if (!g.initialized || !g.options.watch_exit || g.place.count == 1) return;
   }
   if (status == 0) {
     try {
@@ -141,8 +145,8 @@ void at_exit(int status, void*) {
       log::error("{}", e.what());
     }
   } else if (!health()) {
-    g.client->report_error(FailureKind::peer_crashed,
-                           fmt::format("it exited with status {} without shutdown()", status));
+    g.channel.client->report_error(FailureKind::peer_crashed,
+                                   fmt::format("it exited with status {} without shutdown()", status));
   }
 }
 
@@ -172,7 +176,8 @@ void at_terminate() {
     log::error("{}\n  This process ends with exit code {} ({}).", what, *status, describe_exit_code(*status));
     end_process(*status);
   }
-  if (!health() && g.client) g.client->report_error(FailureKind::peer_crashed, what);
+  std::unique_lock lock(g.mutex, std::try_to_lock);  // whoever holds it may be the one that throws
+  if (lock && !health() && g.channel.client) g.channel.client->report_error(FailureKind::peer_crashed, what);
   if (g.previous_terminate != nullptr) g.previous_terminate();
   std::abort();
 }
@@ -191,30 +196,40 @@ void set_runtime_hooks(const RuntimeHooks& given) { hooks = given; }
 void initialize(InitializeOptions options, std::source_location where) {
   LocationScope scope(where);
   Gang& g = gang();
-  std::lock_guard lock(g.mutex);
-  if (g.initialized)
-    throw_error(ErrorCode::distributed, "initialize",
-                "it has been called before; call it once, at the start of the program (shutdown() allows another)");
-  if (hooks.backend_created != nullptr && hooks.backend_created())
-    throw_error(ErrorCode::distributed, "initialize",
-                "it has to be called before anything that makes a backend: before the first array, computation or "
-                "question about devices");
-  g.place = find_place(options, [](const char* name) -> const char* { return std::getenv(name); });
-  g.options = std::move(options);
-  begin_health({.exit_on_failure = g.options.exit_on_failure, .grace = g.options.failure_grace});
-  if (g.place.count > 1) {
-    log::set_rank(g.place.id);
-    try {
-      join(g);
-    } catch (...) {
-      log::set_rank(-1);
-      throw;
-    }
+  {
+    std::lock_guard lock(g.mutex);
+    if (g.initialized || g.beginning)
+      throw_error(ErrorCode::distributed, "initialize",
+                  "it has been called before; call it once, at the start of the program (shutdown() allows another)");
+    if (hooks.backend_created != nullptr && hooks.backend_created())
+      throw_error(ErrorCode::distributed, "initialize",
+                  "it has to be called before anything that makes a backend: before the first array, computation or "
+                  "question about devices");
+    g.beginning = true;
   }
-  index = g.place.id;
-  count = g.place.count;
-  g.initialized = true;
-  if (g.options.watch_exit && g.place.count > 1) watch_exit(g);
+  try {
+    Place place = find_place(options, [](const char* name) -> const char* { return std::getenv(name); });
+    begin_health({.exit_on_failure = options.exit_on_failure, .grace = options.failure_grace});
+    Channel channel;
+    if (place.count > 1) {
+      log::set_rank(place.id);
+      channel = join(place, options);
+    }
+    std::lock_guard lock(g.mutex);
+    index = place.id;
+    count = place.count;
+    g.options = std::move(options);
+    g.place = std::move(place);
+    g.channel = std::move(channel);
+    g.beginning = false;
+    g.initialized = true;
+    if (g.options.watch_exit && g.place.count > 1) watch_exit(g);
+  } catch (...) {
+    log::set_rank(-1);
+    std::lock_guard lock(g.mutex);
+    g.beginning = false;
+    throw;
+  }
 }
 
 void shutdown(std::source_location where) {
@@ -239,8 +254,8 @@ Client& client() {
   std::lock_guard lock(g.mutex);
   if (!g.initialized)
     throw_error(ErrorCode::distributed, "client", "lockstep::distributed::initialize() has not been called");
-  if (!g.client) join_alone(g);
-  return *g.client;
+  if (!g.channel.client) g.channel = join_alone();
+  return *g.channel.client;
 }
 
 void barrier(const std::string& name, std::chrono::milliseconds timeout, const std::vector<int>& processes,

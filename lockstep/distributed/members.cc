@@ -13,7 +13,7 @@ namespace {
 using coordination::Problem;
 using coordination::Task;
 
-constexpr auto time_to_tell = std::chrono::milliseconds(250);
+constexpr auto time_to_tell = std::chrono::milliseconds(1000);
 constexpr std::size_t most_described = 8;  // a message for 256 processes stays readable
 
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
@@ -78,15 +78,19 @@ void Members::broadcast(const coordination::Event& event, Outbox& out, int excep
 }
 
 bool Members::overdue(Rendezvous& rendezvous, Time now, Outbox& out) {
-  if (now < rendezvous.deadline) return false;
-  if (rendezvous.asked) return true;
-  rendezvous.asked = true;
-  rendezvous.deadline = now + time_to_tell;
-  coordination::Event ask;
-  ask.mutable_tell_phase();
+  if (rendezvous.asked == Time::max()) {
+    if (now < rendezvous.deadline) return false;
+    rendezvous.asked = now;
+    rendezvous.deadline = now + time_to_tell;
+    coordination::Event ask;
+    ask.mutable_tell_phase();
+    for (int p : rendezvous.missing())
+      if (members_[p].listener != nullptr) members_[p].listener->send(ask, out);
+  }
+  if (now >= rendezvous.deadline) return true;
   for (int p : rendezvous.missing())
-    if (members_[p].listener != nullptr) members_[p].listener->send(ask, out);
-  return false;
+    if (members_[p].listener != nullptr && members_[p].heard <= rendezvous.asked) return false;
+  return true;
 }
 
 Problem Members::departed(const std::vector<int>& processes) const {

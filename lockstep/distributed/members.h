@@ -36,7 +36,7 @@ struct Rendezvous {
   std::vector<int> participants;  // sorted
   std::map<int, Call*> arrived;
   Time since, deadline;
-  bool asked = false;  // the missing ones have been asked what they do
+  Time asked = Time::max();  // when the missing ones were asked what they do
 
   bool complete() const { return arrived.size() == participants.size(); }
   std::vector<int> missing() const;
@@ -63,7 +63,7 @@ class Members {
 
   void broadcast(const coordination::Event& event, Outbox& out, int except = -1);
   // Whether the rendezvous has failed for want of time. When the deadline passes, the missing processes are first
-  // asked what they are doing, so that the message can say it; the answer comes some hundred milliseconds later.
+  // asked what they are doing, so that the message can say it; that takes a second at most, less if all answer.
   bool overdue(Rendezvous& rendezvous, Time now, Outbox& out);
   // LEFT if one of the processes has left.
   coordination::Problem departed(const std::vector<int>& processes) const;

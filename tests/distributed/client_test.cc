@@ -78,6 +78,16 @@ class ClientTest : public testing::Test {
     connect();
   }
 
+  // What the client knows, or will know within a few seconds.
+  Failure failure_of(int process) {
+    for (int i = 0; i < 1000; ++i) {
+      if (auto failure = clients_[process]->failure()) return *failure;
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    ADD_FAILURE() << "process " << process << " knows of no failure";
+    return {};
+  }
+
   int count_ = 0;
   std::string address_;
   std::unique_ptr<Service> service_;
@@ -134,7 +144,7 @@ TEST_F(ClientTest, ABarrierNamesWhoIsMissingAndWhatItIsDoing) {
     return error_of(ErrorCode::timeout, [&] { clients_[2]->barrier("save", seconds(30)); });
   });
   std::string what = error_of(ErrorCode::timeout, [&] { clients_[0]->barrier("save", milliseconds(500)); });
-  EXPECT_THAT(what, AllOf(HasSubstr("barrier: 'save' timed out after 0."), HasSubstr("arrived: 0"),
+  EXPECT_THAT(what, AllOf(HasSubstr("barrier: 'save' timed out after "), HasSubstr("arrived: 0"),
                           HasSubstr("missing: process 1"), HasSubstr("in 'compiling jit(step)'")));
   EXPECT_THAT(other.get(), HasSubstr("missing: process 1"));
   parallel([&](int p) {
@@ -151,7 +161,7 @@ TEST_F(ClientTest, BarriersOfSomeCancellationAndMisuse) {
   auto waiting = std::async(std::launch::async, [&] {
     return error_of(ErrorCode::cancelled, [&] { clients_[0]->barrier("b", seconds(10)); });
   });
-  std::this_thread::sleep_for(milliseconds(100));
+  std::this_thread::sleep_for(milliseconds(300));
   EXPECT_THAT(error_of(ErrorCode::invalid_argument, [&] { clients_[0]->barrier("b", seconds(10)); }),
               HasSubstr("another thread of this process waits in 'b'"));
   clients_[1]->cancel_barrier("b");
@@ -205,7 +215,7 @@ TEST_F(ClientTest, ALostCoordinatorIsNoticedWithinASecond) {
   service_.reset();
   EXPECT_THAT(waiting.get(), HasSubstr("the coordinator"));
   EXPECT_LT(seconds_since(begin), 2.0);
-  EXPECT_EQ(clients_[0]->failure()->kind, FailureKind::coordinator_lost);
+  EXPECT_EQ(failure_of(0).kind, FailureKind::coordinator_lost);
 }
 
 TEST_F(ClientTest, ABrokenLineToTheCoordinatorIsNoticedOnBothSides) {
@@ -237,9 +247,9 @@ TEST_F(ClientTest, AFrozenLineIsNoticedWithinTheHeartbeatTimeout) {
   proxy.freeze();
   EXPECT_THAT(error_of(ErrorCode::peer, [&] { clients_[0]->get("k", seconds(30)); }),
               AllOf(HasSubstr("process 1 ("), HasSubstr("does not answer: no heartbeat for 0.8 s")));
-  EXPECT_EQ(clients_[0]->failure()->kind, FailureKind::peer_unreachable);
+  EXPECT_EQ(failure_of(0).kind, FailureKind::peer_unreachable);
   EXPECT_THAT(error_of(ErrorCode::peer, [&] { clients_[1]->get("k", seconds(30)); }), HasSubstr("no answer for 0.8 s"));
-  EXPECT_EQ(clients_[1]->failure()->kind, FailureKind::coordinator_lost);
+  EXPECT_EQ(failure_of(1).kind, FailureKind::coordinator_lost);
   EXPECT_LT(seconds_since(begin), 2.5);
 }
 
@@ -255,8 +265,7 @@ TEST_F(ClientTest, AConnectionThatComesBackAtOnceIsNoFailure) {
   std::this_thread::sleep_for(milliseconds(100));
   proxy.cut();
   std::this_thread::sleep_for(milliseconds(1000));
-  EXPECT_FALSE(clients_[0]->failure().has_value()) << clients_[0]->failure()->message;
-  EXPECT_FALSE(clients_[1]->failure().has_value()) << clients_[1]->failure()->message;
+  for (auto& c : clients_) EXPECT_FALSE(c->failure().has_value()) << c->failure().value_or(Failure()).message;
   clients_[0]->barrier("b", seconds(10));
   waiting.get();
 }

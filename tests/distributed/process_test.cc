@@ -130,14 +130,14 @@ TEST_F(ProcessTest, AKilledCoordinator) {
 }
 
 TEST_F(ProcessTest, AStoppedPeerIsUnreachableAfterTheHeartbeatTimeout) {
-  Subprocess::Variables beats{{"TEST_HEARTBEAT_MS", "1000"}};
+  Subprocess::Variables beats{{"TEST_HEARTBEAT_MS", "2000"}};
   auto &a = start(0, "sleep", beats), &b = start(1, "sleep", beats);
   joined();
   std::this_thread::sleep_for(milliseconds(500));
   b.signal(SIGSTOP);
   auto begin = Clock::now();
   ASSERT_TRUE(a.wait_for("does not answer", seconds(10))) << a.err();
-  EXPECT_LT(since(begin), 1.5);
+  EXPECT_LT(since(begin), 2.5);
   EXPECT_EQ(a.wait(), exit_peer_unreachable);
   EXPECT_THAT(a.err(), HasSubstr("in 'napping'"));
   b.signal(SIGCONT);
@@ -145,12 +145,12 @@ TEST_F(ProcessTest, AStoppedPeerIsUnreachableAfterTheHeartbeatTimeout) {
 }
 
 TEST_F(ProcessTest, AStoppedCoordinatorIsLostAfterTheHeartbeatTimeout) {
-  Subprocess::Variables beats{{"TEST_HEARTBEAT_MS", "1000"}};
+  Subprocess::Variables beats{{"TEST_HEARTBEAT_MS", "2000"}};
   auto &a = start(0, "sleep", beats), &b = start(1, "sleep", beats);
   joined();
   a.signal(SIGSTOP);
   EXPECT_EQ(b.wait(), exit_coordinator_lost) << b.err();
-  EXPECT_THAT(b.err(), HasSubstr("no answer for 1.0 s"));
+  EXPECT_THAT(b.err(), HasSubstr("no answer for 2.0 s"));
   a.signal(SIGCONT);
   EXPECT_EQ(a.wait(), exit_peer_crashed) << a.err();
 }
