@@ -23,7 +23,9 @@ std::string serialize(const CompileOptions& options) {
     for (std::int64_t id : options.device_assignment) assignment.add_computation_devices()->add_replica_device_ids(id);
   }
   proto.set_compile_portable_executable(options.portable);
-  for (const auto& [name, value] : options.overrides) {
+  OptionOverrides overrides = options.overrides;
+  overrides.try_emplace("xla_cpu_enable_fast_min_max", false);
+  for (const auto& [name, value] : overrides) {
     auto& entry = (*proto.mutable_env_option_overrides())[name];
     std::visit(
         [&](const auto& v) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "lockstep/compile/compile_options.pb.h"
 #include "tests/compile/gang.h"
 
@@ -14,7 +16,34 @@ hlo::CompileOptions parsed(const CompileOptions& options) {
   return proto;
 }
 
-TEST(Options, TheDefaultIsOneReplicaOfOnePartition) { EXPECT_EQ(serialize({}), "\x1a\x04\x20\x01\x28\x01"); }
+TEST(Options, TheDefaultIsOneReplicaOfOnePartition) {
+  auto proto = parsed({});
+  EXPECT_EQ(proto.executable_build_options().SerializeAsString(), "\x20\x01\x28\x01");
+  EXPECT_FALSE(proto.compile_portable_executable());
+  ASSERT_EQ(proto.env_option_overrides_size(), 1);
+  EXPECT_FALSE(proto.env_option_overrides().at("xla_cpu_enable_fast_min_max").bool_field());
+}
+
+TEST(Options, MaxAndMinKeepNan) {
+  const pjrt::Client& client = partitioner();
+  auto program = client.compile(R"(module @m { func.func public @main(%a: tensor<2xf32>, %b: tensor<2xf32>)
+      -> (tensor<2xf32>, tensor<2xf32>) {
+    %x = stablehlo.maximum %a, %b : tensor<2xf32>
+    %y = stablehlo.minimum %a, %b : tensor<2xf32>
+    return %x, %y : tensor<2xf32>, tensor<2xf32> } })",
+                                serialize({}));
+  float a[] = {NAN, 1}, b[] = {0, NAN};
+  std::int64_t dims[] = {2};
+  const pjrt::Device& device = *client.addressable_devices()[0];
+  auto in_a = client.buffer_from_host({.data = a, .dtype = DType::float32, .dims = dims}, device);
+  auto in_b = client.buffer_from_host({.data = b, .dtype = DType::float32, .dims = dims}, device);
+  const pjrt::Buffer* in[] = {&in_a, &in_b};
+  for (const auto& out : program.execute(in)) {
+    float values[2] = {0, 0};
+    out.to_host(std::as_writable_bytes(std::span(values))).await_for(std::chrono::seconds(30));
+    EXPECT_TRUE(std::isnan(values[0]) && std::isnan(values[1])) << values[0] << " " << values[1];
+  }
+}
 
 TEST(Options, CarryEverything) {
   auto proto = parsed({.num_partitions = 4,

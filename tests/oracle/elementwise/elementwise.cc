@@ -1,7 +1,7 @@
 // Applies functions of lax to arrays that come on stdin. A request: a line "WHAT FUNCTION COUNT", then COUNT operands:
 // a line "DTYPE WEAK DIM..." and the bytes of each. WHAT is "value" (answered with the results in the same form, after
 // a line with their number), "jaxpr" or "vjp" (the text of the function, or of its vjp, traced: a line with its length,
-// then the text), or "lower" (its StableHLO). Failures are answered with "error", a length and the message.
+// then the text). Failures are answered with "error", a length and the message.
 #include <cstdio>
 #include <functional>
 #include <iostream>
@@ -10,10 +10,10 @@
 
 #include "lockstep/api/eval.h"
 #include "lockstep/core/basic_ops.h"
-#include "lockstep/lower/context.h"
 #include "lockstep/ops/convert.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/identities.h"
+#include "lockstep/ops/incomplete.h"
 #include "lockstep/ops/random_ops.h"
 #include "lockstep/ops/select.h"
 #include "lockstep/ops/special.h"
@@ -111,6 +111,10 @@ const std::map<std::string, Function>& functions() {
       ENTRY(zeta),
       ENTRY(bessel_i0e),
       ENTRY(bessel_i1e),
+      ENTRY(igamma),
+      ENTRY(igammac),
+      ENTRY(igamma_grad_a),
+      ENTRY(random_gamma_grad),
       ENTRY(stop_gradient),
       ENTRY(zeros_like),
       ENTRY(ones_like),
@@ -135,6 +139,7 @@ const std::map<std::string, Function>& functions() {
       {"squared", with([](In x) { return lax::pow(x[0], 2); })},
       {"to_the_5_halves", with([](In x) { return lax::pow(x[0], 2.5); })},
       {"relu", with([](In x) { return lax::max(x[0], 0.0); })},
+      {"betainc", with([](In x) { return lax::betainc(x[0], x[1], x[2]); })},
       {"optimization_barrier", [](In x) { return lax::optimization_barrier(x); }},
       {"seed", with([](In x) { return random_seed(x[0]); })},
       {"key_data", with([](In x) { return random_unwrap(x[0]); })},
@@ -183,7 +188,6 @@ void serve(const std::string& what, const Function& f, const Arrays& in) {
   if (what == "jaxpr") return answer(to_string(trace_to_jaxpr(f, avals, "f")));
   if (what == "vjp") return answer(to_string(vjp_of(f, avals)));
   auto traced = trace_to_jaxpr(f, avals, "f");
-  if (what == "lower") return answer(lower_to_stablehlo(traced, {}));
   Arrays out = run_jaxpr(traced, in, "f");
   std::cout << out.size() << '\n';
   for (const Array& a : out) {

@@ -219,6 +219,19 @@ class ElementwiseTest(unittest.TestCase):
         self.check_values("zeta", jnp.float32([1.5, 2, 3]), jnp.float32([0.5, 1, 4]), tolerance=1e-5)
         self.check_values("pow", self.number(np.float32), jnp.int32([0, 1, 2, 3, -1, -2, 5]), tolerance=1e-5)
 
+    def test_incomplete_functions(self):
+        a = jnp.float32([0.3, 1, 2.5, 7, 0.5, 30, 1, 2, 0, -1, np.nan])
+        x = jnp.float32([0.2, 1, 6.0, 2, 9.0, 28, 0, np.inf, 1, 1, 1])
+        for name in ["igamma", "igammac", "igamma_grad_a", "random_gamma_grad"]:
+            self.check_values(name, a, x, tolerance=3e-5)
+        self.check_values("igamma", a.astype(jnp.bfloat16), x.astype(jnp.bfloat16), tolerance=1.6e-2)
+        for name in ["igamma", "igammac"]:
+            self.check_text(name, a, x)
+        a = jnp.float32([0.3, 1, 2.5, 7, 0.5, 30, 1, 2, 0, -1, np.nan, 1])
+        b = jnp.float32([0.2, 1, 6.0, 2, 9.0, 28, 3, np.inf, 1, 1, 1, 1])
+        x = jnp.float32([0.1, 0.5, 0.9, 0.3, 0.05, 0.5, 0, 0.5, 0.5, 0.5, 0.5, 1])
+        self.check_values("betainc", a, b, x, tolerance=3e-5)
+
     def test_binary_text(self):
         vector, scalar = self.number(np.float32, low=0.5), self.number(np.float32, (), low=0.5)
         column, row = self.number(np.float32, (3, 1), low=0.5), self.number(np.float32, (1, 4), low=0.5)
@@ -250,7 +263,8 @@ class ElementwiseTest(unittest.TestCase):
     def test_edges(self):
         edges = jnp.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3.4e38, 1.0, -1.0])
         for name in {**self.UNARY, **self.UNARY_REAL}:
-            self.check_values(name, edges, tolerance=2e-6)
+            if name != "digamma":  # at its poles the compilers' versions differ: -inf or NaN
+                self.check_values(name, edges, tolerance=2e-6)
         for name in self.BINARY + ["rem", "atan2", "nextafter", "eq", "lt"]:
             x, y = jnp.repeat(edges, 10), jnp.tile(edges, 10)
             self.check_values(name, x, y, tolerance=2e-6)
