@@ -23,6 +23,7 @@ struct CompileOptions {
   bool portable = false;
   // Device ids, one for each partition; the client's first ones if empty.
   std::vector<std::int64_t> device_assignment;
+  // Unless it is among them, xla_cpu_enable_fast_min_max is turned off, as in JAX: max and min keep NaN.
   OptionOverrides overrides;
 };
 

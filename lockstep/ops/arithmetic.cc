@@ -35,8 +35,7 @@ std::vector<Array> sum_transpose(const Params*, std::span<const Array> cotangent
   std::vector<Array> out(2);
   if (in[0].linear()) out[0] = unbroadcast(cotangents[0], in[0].aval);
   if (in[1].linear()) {
-    out[1] = unbroadcast(cotangents[0], in[1].aval);
-    if (&P == &sub_p) out[1] = lax::neg(out[1]);
+    out[1] = unbroadcast(&P == &sub_p ? lax::neg(cotangents[0]) : cotangents[0], in[1].aval);
   }
   return out;
 }
@@ -117,7 +116,8 @@ LOCKSTEP_PRIMITIVE(div_p, {.name = "div",
                            .abstract_eval = rules::nary_aval<div_p, kNumber>,
                            .jvp = rules::jvp<div_p, [](In g, In, In, In y) { return lax::div(g, y); },
                                              [](In g, In, In x, In y) {
-                                               return lax::mul(lax::mul(lax::neg(g), x), lax::integer_pow(y, -2));
+                                               Array scaled = lax::mul(lax::neg(g), x);
+                                               return lax::mul(scaled, lax::integer_pow(y, -2));
                                              }>,
                            .transpose = div_transpose,
                            .batch = rules::batch_nary<div_p>,
@@ -130,9 +130,8 @@ LOCKSTEP_PRIMITIVE(rem_p,
                     .abstract_eval = rules::nary_aval<rem_p, kInt | kFloat>,
                     .jvp = rules::jvp<rem_p, [](In g, In ans, In, In) { return broadcast_operand(g, ans.shape()); },
                                       [](In g, In, In x, In y) {
-                                        Array quotient = lax::div(x, y);
-                                        return lax::mul(lax::neg(g), lax::mul(lax::sign(quotient),
-                                                                              lax::floor(lax::abs(lax::div(x, y)))));
+                                        Array down = lax::neg(g), sign = lax::sign(lax::div(x, y));
+                                        return lax::mul(down, lax::mul(sign, lax::floor(lax::abs(lax::div(x, y)))));
                                       }>,
                     .batch = rules::batch_nary<rem_p>,
                     .lower = rules::lower_nary<"stablehlo.remainder">,
@@ -145,8 +144,10 @@ namespace {
 // 1 where x is the result, 1/2 where y is it too, 0 elsewhere.
 Array share(In x, In ans, In y) {
   auto all = [&ans](std::int64_t v) { return full(ans.aval(), Scalar(v, DType::int32)); };
-  Array mine = lax::select(lax::eq(x, ans), all(1), all(0));
-  return lax::div(mine, lax::select(lax::eq(y, ans), all(2), all(1)));
+  Array is_x = lax::eq(x, ans), one = all(1), zero = all(0);
+  Array mine = lax::select(is_x, one, zero);
+  Array is_y = lax::eq(y, ans), two = all(2), again = all(1);
+  return lax::div(mine, lax::select(is_y, two, again));
 }
 // Complex numbers are ordered by their real parts, then by their imaginary parts.
 template <Text kOp, auto kAhead>

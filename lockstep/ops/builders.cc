@@ -103,6 +103,7 @@ AvalP elementwise_aval(const char* operation, std::span<const AvalP> operands, D
 
 Array broadcast_operand(const Array& operand, const Shape& shape) {
   if (operand.shape() == shape) return operand;
+  if (operand.ndim() == 0) return lax::broadcast_in_dim(operand, shape, {});
   Ints dims, sizes;
   for (int i = 0; i < operand.ndim(); ++i)
     if (operand.shape()[i] == shape[i]) {

@@ -69,12 +69,12 @@ void nary_aval(const Params*, std::span<const AvalP> in, AvalList& out) {
   check_same_dtype(P.name, in);
   out.push_back(elementwise_aval(P.name, in, in[0]->dtype));
 }
-// The same with a bool result.
+// The same with a bool result (weakly typed if all operands are, as in JAX).
 template <const Primitive& P, DTypes kAccepted>
 void predicate_aval(const Params*, std::span<const AvalP> in, AvalList& out) {
   for (AvalP a : in) check_dtype(P.name, a, kAccepted);
   check_same_dtype(P.name, in);
-  out.push_back(strong(elementwise_aval(P.name, in, DType::bool_)));
+  out.push_back(elementwise_aval(P.name, in, DType::bool_));
 }
 // The results have the avals of the operands.
 inline void same_avals(const Params*, std::span<const AvalP> in, AvalList& out) {

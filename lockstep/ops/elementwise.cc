@@ -130,8 +130,11 @@ LOCKSTEP_PRIMITIVE(
     exp2_p,
     {.name = "exp2",
      .abstract_eval = rules::nary_aval<exp2_p, kInexact>,
-     .jvp =
-         rules::jvp<exp2_p, [](In g, In ans, In x) { return lax::mul(lax::log(scalar_like(x, 2)), lax::mul(g, ans)); }>,
+     .jvp = rules::jvp<exp2_p,
+                       [](In g, In ans, In x) {
+                         Array log2 = lax::log(scalar_like(x, 2));
+                         return lax::mul(log2, lax::mul(g, ans));
+                       }>,
      .batch = rules::batch_nary<exp2_p>,
      .lower = rules::lower_as<1, [](In x) { return lax::exp(lax::mul(scalar_like(x, 0.69314718055994530942), x)); }>,
      .examples = elementwise_of<kInexact, 1>});
@@ -353,10 +356,13 @@ void abs_aval(const Params*, std::span<const AvalP> in, AvalList& out) {
   out.push_back(with_dtype(in[0], real_type(in[0]->dtype), in[0]->weak_type));
 }
 Array abs_tangent(In g, In ans, In x) {
-  if (!is_complex(x.dtype())) return lax::select(lax::ge(x, scalar_like(x, 0)), g, lax::neg(g));
+  if (!is_complex(x.dtype())) {
+    Array positive = lax::ge(x, scalar_like(x, 0));
+    return lax::select(positive, g, lax::neg(g));
+  }
   Array conjugate = lax::conj(x), length = convert(ans, x.dtype());
-  Array nonzero = lax::select(lax::eq(length, scalar_like(length, 0)),
-                              full(length.aval(), Scalar(std::int64_t{1}, DType::int32)), length);
+  Array is_zero = lax::eq(length, scalar_like(length, 0));
+  Array nonzero = lax::select(is_zero, full(length.aval(), Scalar(std::int64_t{1}, DType::int32)), length);
   return lax::real(lax::mul(g, lax::div(conjugate, nonzero)));
 }
 

@@ -13,6 +13,10 @@ namespace {
 
 Array one(In like) { return scalar_like(like, 1); }
 Array one_minus_square(In x) { return lax::sub(one(x), lax::square(x)); }
+Array squared_length(In x, In y) {
+  Array first = lax::square(x);
+  return lax::add(first, lax::square(y));
+}
 
 // sin and cos of a + bi from those of a and expm1 of b, which keeps small b exact; a part that is exactly zero stays so
 // even where the other overflows.
@@ -117,15 +121,16 @@ LOCKSTEP_PRIMITIVE(cosh_p, {.name = "cosh",
                             .examples = elementwise_of<kInexact, 1>});
 
 Array lax::tanh(const Operand& x) { return apply(tanh_p, x); }
-LOCKSTEP_PRIMITIVE(
-    tanh_p,
-    {.name = "tanh",
-     .abstract_eval = rules::nary_aval<tanh_p, kInexact>,
-     .jvp = rules::jvp<tanh_p, [](In g, In ans,
-                                  In) { return lax::mul(lax::add(g, lax::mul(g, ans)), lax::sub(one(ans), ans)); }>,
-     .batch = rules::batch_nary<tanh_p>,
-     .lower = rules::lower_nary<"stablehlo.tanh">,
-     .examples = elementwise_of<kInexact, 1, Range{-1.2, 1.2}>});
+LOCKSTEP_PRIMITIVE(tanh_p, {.name = "tanh",
+                            .abstract_eval = rules::nary_aval<tanh_p, kInexact>,
+                            .jvp = rules::jvp<tanh_p,
+                                              [](In g, In ans, In) {
+                                                Array sum = lax::add(g, lax::mul(g, ans));
+                                                return lax::mul(sum, lax::sub(one(ans), ans));
+                                              }>,
+                            .batch = rules::batch_nary<tanh_p>,
+                            .lower = rules::lower_nary<"stablehlo.tanh">,
+                            .examples = elementwise_of<kInexact, 1, Range{-1.2, 1.2}>});
 
 Array lax::asinh(const Operand& x) { return apply(asinh_p, x); }
 LOCKSTEP_PRIMITIVE(
@@ -154,27 +159,25 @@ LOCKSTEP_PRIMITIVE(atanh_p, {.name = "atanh",
                              .abstract_eval = rules::nary_aval<atanh_p, kInexact>,
                              .jvp = rules::jvp<atanh_p,
                                                [](In g, In, In x) {
-                                                 return lax::mul(lax::reciprocal(lax::add(one(x), x)),
-                                                                 lax::div(g, lax::sub(one(x), x)));
+                                                 Array left = lax::reciprocal(lax::add(one(x), x));
+                                                 return lax::mul(left, lax::div(g, lax::sub(one(x), x)));
                                                }>,
                              .batch = rules::batch_nary<atanh_p>,
                              .lower = rules::lower_nary<"chlo.atanh">,
                              .examples = elementwise_of<kInexact, 1, Range{-0.8, 0.8}>});
 
 Array lax::atan2(const Operand& x, const Operand& y) { return apply(atan2_p, x, y); }
-LOCKSTEP_PRIMITIVE(atan2_p,
-                   {.name = "atan2",
-                    .abstract_eval = rules::nary_aval<atan2_p, kInexact>,
-                    .jvp = rules::jvp<atan2_p,
-                                      [](In g, In, In x, In y) {
-                                        return lax::mul(g, lax::div(y, lax::add(lax::square(x), lax::square(y))));
-                                      },
-                                      [](In g, In, In x, In y) {
-                                        return lax::mul(
-                                            g, lax::div(lax::neg(x), lax::add(lax::square(x), lax::square(y))));
-                                      }>,
-                    .batch = rules::batch_nary<atan2_p>,
-                    .lower = rules::lower_nary<"stablehlo.atan2">,
-                    .examples = elementwise_of<kFloat, 2, Range{0.2, 1}, Range{0.3, 1, 1}>});
+LOCKSTEP_PRIMITIVE(
+    atan2_p,
+    {.name = "atan2",
+     .abstract_eval = rules::nary_aval<atan2_p, kInexact>,
+     .jvp = rules::jvp<atan2_p, [](In g, In, In x, In y) { return lax::mul(g, lax::div(y, squared_length(x, y))); },
+                       [](In g, In, In x, In y) {
+                         Array left = lax::neg(x);
+                         return lax::mul(g, lax::div(left, squared_length(x, y)));
+                       }>,
+     .batch = rules::batch_nary<atan2_p>,
+     .lower = rules::lower_nary<"stablehlo.atan2">,
+     .examples = elementwise_of<kFloat, 2, Range{0.2, 1}, Range{0.3, 1, 1}>});
 
 }  // namespace lockstep

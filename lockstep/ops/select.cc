@@ -207,10 +207,12 @@ LOCKSTEP_PRIMITIVE(clamp_p,
                     .abstract_eval = clamp_aval,
                     .jvp = rules::jvp<clamp_p,
                                       [](In g, In, In min, In x, In max) {
-                                        return passes(lax::bitwise_and(lax::gt(min, x), lax::lt(min, max)), g, x);
+                                        Array below = lax::gt(min, x);
+                                        return passes(lax::bitwise_and(below, lax::lt(min, max)), g, x);
                                       },
                                       [](In g, In, In min, In x, In max) {
-                                        return passes(lax::bitwise_and(lax::gt(x, min), lax::lt(x, max)), g, x);
+                                        Array above = lax::gt(x, min);
+                                        return passes(lax::bitwise_and(above, lax::lt(x, max)), g, x);
                                       },
                                       [](In g, In, In, In x, In max) { return passes(lax::lt(max, x), g, x); }>,
                     .batch = clamp_batch,

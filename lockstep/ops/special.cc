@@ -169,7 +169,8 @@ Array i1e_tangent(In g, In ans, In x) {
     epsilon = x.dtype() == DType::float32 ? 0x1p-23 : x.dtype() == DType::float16 ? 0x1p-10 : 0x1p-7;
   Array large = lax::gt(lax::abs(x), scalar_like(x, epsilon));
   Array safe = lax::select(large, x, full(x.aval(), Scalar(epsilon, DType::float64)));
-  Array slope = lax::sub(lax::bessel_i0e(safe), lax::mul(ans, lax::add(lax::sign(safe), lax::reciprocal(safe))));
+  Array i0e = lax::bessel_i0e(safe), sign = lax::sign(safe);
+  Array slope = lax::sub(i0e, lax::mul(ans, lax::add(sign, lax::reciprocal(safe))));
   return lax::mul(g, lax::select(large, slope, full(x.aval(), Scalar(0.5, DType::float64))));
 }
 
@@ -179,8 +180,8 @@ LOCKSTEP_PRIMITIVE(bessel_i0e_p, {.name = "bessel_i0e",
                                   .abstract_eval = rules::nary_aval<bessel_i0e_p, kFloat>,
                                   .jvp = rules::jvp<bessel_i0e_p,
                                                     [](In g, In ans, In x) {
-                                                      return lax::mul(
-                                                          g, lax::sub(lax::bessel_i1e(x), lax::mul(lax::sign(x), ans)));
+                                                      Array i1e = lax::bessel_i1e(x);
+                                                      return lax::mul(g, lax::sub(i1e, lax::mul(lax::sign(x), ans)));
                                                     }>,
                                   .batch = rules::batch_nary<bessel_i0e_p>,
                                   .lower = rules::lower_as<1, i0e>,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "lockstep/compile/compile_options.pb.h"
 #include "tests/compile/gang.h"
 
@@ -19,13 +21,36 @@ TEST(Options, TheDefaultIsOneReplicaOfOnePartition) {
   EXPECT_EQ(proto.executable_build_options().num_replicas(), 1);
   EXPECT_EQ(proto.executable_build_options().num_partitions(), 1);
   EXPECT_FALSE(proto.executable_build_options().use_spmd_partitioning());
+  EXPECT_FALSE(proto.compile_portable_executable());
   EXPECT_EQ(serialize({}), serialize({}));
 }
 
-TEST(Options, MaxAndMinKeepNaNUnlessToldOtherwise) {
+TEST(Options, MaxAndMinMayBeToldToDropNaN) {
   const char* name = "xla_cpu_enable_fast_min_max";
+  ASSERT_EQ(parsed({}).env_option_overrides_size(), 1);
   EXPECT_FALSE(parsed({}).env_option_overrides().at(name).bool_field());
   EXPECT_TRUE(parsed({.overrides = {{name, true}}}).env_option_overrides().at(name).bool_field());
+}
+
+TEST(Options, MaxAndMinKeepNan) {
+  const pjrt::Client& client = partitioner();
+  auto program = client.compile(R"(module @m { func.func public @main(%a: tensor<2xf32>, %b: tensor<2xf32>)
+      -> (tensor<2xf32>, tensor<2xf32>) {
+    %x = stablehlo.maximum %a, %b : tensor<2xf32>
+    %y = stablehlo.minimum %a, %b : tensor<2xf32>
+    return %x, %y : tensor<2xf32>, tensor<2xf32> } })",
+                                serialize({}));
+  float a[] = {NAN, 1}, b[] = {0, NAN};
+  std::int64_t dims[] = {2};
+  const pjrt::Device& device = *client.addressable_devices()[0];
+  auto in_a = client.buffer_from_host({.data = a, .dtype = DType::float32, .dims = dims}, device);
+  auto in_b = client.buffer_from_host({.data = b, .dtype = DType::float32, .dims = dims}, device);
+  const pjrt::Buffer* in[] = {&in_a, &in_b};
+  for (const auto& out : program.execute(in)) {
+    float values[2] = {0, 0};
+    out.to_host(std::as_writable_bytes(std::span(values))).await_for(std::chrono::seconds(30));
+    EXPECT_TRUE(std::isnan(values[0]) && std::isnan(values[1])) << values[0] << " " << values[1];
+  }
 }
 
 TEST(Options, CarryEverything) {
