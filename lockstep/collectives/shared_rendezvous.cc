@@ -1,5 +1,6 @@
 #include "lockstep/collectives/shared_rendezvous.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -13,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "lockstep/support/log.h"
 
