@@ -1,5 +1,5 @@
 // All-reduce between two local processes: time per call and bytes per second, for small and large buffers.
-//   allreduce [gloo|shared]
+//   allreduce [shared|gloo]
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 
 #include "lockstep/collectives/engine.h"
 #include "lockstep/collectives/gloo_transport.h"
+#include "lockstep/collectives/shared_transport.h"
 
 namespace lc = lockstep::collectives;
 using lockstep::DType;
@@ -89,7 +90,7 @@ void measure(lc::Engine& engine, const std::string& transport) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string transport = argc > 1 ? argv[1] : "gloo";
+  std::string transport = argc > 1 ? argv[1] : "shared";
   std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
   std::string directory = ::mkdtemp(pattern.data());
   pid_t child = ::fork();
@@ -98,7 +99,9 @@ int main(int argc, char** argv) {
   try {
     FileStore store(directory);
     auto deadline = Clock::now() + std::chrono::seconds(30);
-    lc::Engine engine(lc::connect_gloo(store, rank, 2, deadline, {}));
+    auto connected = lc::connect_gloo(store, rank, 2, deadline, {});
+    if (transport == "shared") connected = lc::with_shared_memory(std::move(connected), store, deadline);
+    lc::Engine engine(std::move(connected));
     measure(engine, transport);
   } catch (const Error& error) {
     fmt::print("{}\n", error.what());
