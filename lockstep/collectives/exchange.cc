@@ -168,8 +168,26 @@ void Exchange::send(int peer, const Tag& tag, std::uint32_t fingerprint, std::ve
 
 void Exchange::receive(int peer, const Tag& tag, std::uint32_t fingerprint, std::vector<MutablePiece> pieces,
                        std::uint64_t lease, Outcome outcome) {
-  Posted posted{0, std::move(pieces), 0, 0, fingerprint, lease, std::move(outcome)};
-  posted.total = total_bytes(posted.pieces);
+  std::size_t total = total_bytes(std::span<const MutablePiece>(pieces));
+  post(peer, tag, {std::move(pieces), {}, total, fingerprint, lease, std::move(outcome)});
+}
+
+void Exchange::receive(int peer, const Tag& tag, std::uint32_t fingerprint, std::size_t bytes, Sink sink,
+                       std::uint64_t lease, Outcome outcome) {
+  post(peer, tag, {{}, std::move(sink), bytes, fingerprint, lease, std::move(outcome)});
+}
+
+void Exchange::Posted::take(std::span<const Piece> message) const {
+  if (!sink) {
+    copy_pieces(pieces, message);
+    return;
+  }
+  for (Piece part : message) {
+    if (!part.empty()) sink(part);
+  }
+}
+
+void Exchange::post(int peer, const Tag& tag, Posted posted) {
   Key key{peer, tag};
   std::unique_lock lock(mutex_);
   posted.token = next_token_++;
@@ -188,16 +206,14 @@ void Exchange::receive(int peer, const Tag& tag, std::uint32_t fingerprint, std:
   bool accept = posted.total > options_.eager_bytes;
   if (auto it = kept_.find(key); it != kept_.end()) {
     bool complete = it->second.complete, offered = it->second.offered;
-    auto error = mismatch(peer, it->second.total, it->second.fingerprint, posted.total, fingerprint);
+    auto error = mismatch(peer, it->second.total, it->second.fingerprint, posted.total, posted.fingerprint);
     if (complete) {
       Kept kept = std::move(it->second);
       kept_.erase(it);
       bool credit = consume_locked(peer, kept.total);
       lock.unlock();
-      if (!error) {
-        Piece from(kept.data.get(), kept.total);
-        copy_pieces(posted.pieces, std::span(&from, 1));
-      }
+      Piece message(kept.data.get(), kept.total);
+      if (!error) posted.take(std::span(&message, 1));
       if (credit) send_header(peer, FrameKind::credit, tag, 0, 0);
       posted.outcome(error.get());
       return;
@@ -218,6 +234,7 @@ void Exchange::receive(int peer, const Tag& tag, std::uint32_t fingerprint, std:
     return;
   }
   std::size_t total = posted.total;
+  std::uint32_t fingerprint = posted.fingerprint;
   bool fresh = posted_.emplace(key, std::move(posted)).second;
   LS_CHECK(fresh, "two receives for one message (op {}, item {}, chunk {})", tag.op, tag.item, tag.chunk);
   lock.unlock();
@@ -226,7 +243,7 @@ void Exchange::receive(int peer, const Tag& tag, std::uint32_t fingerprint, std:
 
 void Exchange::meet_at_home(Posted posted, Waiting waiting) {
   auto error = mismatch(rank_, waiting.total, waiting.fingerprint, posted.total, posted.fingerprint);
-  if (!error) copy_pieces(posted.pieces, waiting.pieces);
+  if (!error) posted.take(waiting.pieces);
   posted.outcome(error.get());
   waiting.outcome(error.get());
 }
@@ -338,7 +355,7 @@ Landing Exchange::landing(int peer, const FrameHeader& header) {
       if (auto it = posted_.find(key); it != posted_.end()) {
         const Posted& posted = it->second;
         if (posted.total != header.total) return {.token = posted.token};
-        return {posted.pieces, posted.lease, posted.token};
+        return {posted.pieces, posted.sink, posted.lease, posted.token};
       }
       if (forgotten_locked(header.tag)) return {.token = kDiscard};
       auto [it, fresh] = kept_.try_emplace(key);
@@ -347,7 +364,7 @@ Landing Exchange::landing(int peer, const FrameHeader& header) {
       kept.data = std::make_unique_for_overwrite<std::byte[]>(header.total);
       kept.total = header.total;
       kept.fingerprint = header.fingerprint;
-      return {{MutablePiece(kept.data.get(), kept.total)}, 0, kKeep};
+      return {.pieces = {MutablePiece(kept.data.get(), kept.total)}, .token = kKeep};
     }
     case FrameKind::bulk: {
       require(header.offset <= header.total && header.length <= header.total - header.offset);
@@ -355,7 +372,13 @@ Landing Exchange::landing(int peer, const FrameHeader& header) {
       if (it == posted_.end()) return {.token = kDiscard};
       const Posted& posted = it->second;
       require(posted.total == header.total);  // he has seen our total in the accept
-      return {slice(std::span<const MutablePiece>(posted.pieces), header.offset, header.length), posted.lease,
+      if (posted.sink) {
+        require(posted.received == header.offset);
+        return {{}, posted.sink, posted.lease, posted.token};
+      }
+      return {slice(std::span<const MutablePiece>(posted.pieces), header.offset, header.length),
+              {},
+              posted.lease,
               posted.token};
     }
     case FrameKind::cancel:
@@ -364,7 +387,7 @@ Landing Exchange::landing(int peer, const FrameHeader& header) {
       require(header.length <= kMaxControlBytes);
       std::string& text = peers_[peer].control;
       text.resize(header.length);
-      return {{std::as_writable_bytes(std::span(text))}, 0, kKeep};
+      return {.pieces = {std::as_writable_bytes(std::span(text))}};
     }
     case FrameKind::offer:
     case FrameKind::accept:
@@ -435,8 +458,8 @@ void Exchange::landed_eager(int peer, const FrameHeader& header, std::uint64_t t
         return;
       }
       if (wanted && !error) {  // the receive came while the message was arriving
-        Piece from(kept->second.data.get(), kept->second.total);
-        copy_pieces(posted->second.pieces, std::span(&from, 1));
+        Piece message(kept->second.data.get(), kept->second.total);
+        posted->second.take(std::span(&message, 1));
       }
       kept_.erase(kept);
     }

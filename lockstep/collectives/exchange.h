@@ -54,6 +54,9 @@ class Exchange final : private Receiver {
             Outcome outcome);
   void receive(int peer, const Tag& tag, std::uint32_t fingerprint, std::vector<MutablePiece> pieces,
                std::uint64_t lease, Outcome outcome);
+  // The same, with a sink that takes the message's bytes in order; it must not call the exchange.
+  void receive(int peer, const Tag& tag, std::uint32_t fingerprint, std::size_t bytes, Sink sink, std::uint64_t lease,
+               Outcome outcome);
   // Ends all sends and receives of the lease with Error(cancelled), those that have already ended excepted.
   void revoke(std::uint64_t lease);
   // Drops what has come for a launch and what will still come.
@@ -78,12 +81,16 @@ class Exchange final : private Receiver {
     std::size_t operator()(const Key& key) const;
   };
   struct Posted {  // a receive that waits
-    std::uint64_t token;
     std::vector<MutablePiece> pieces;
-    std::size_t total, received;
+    Sink sink;  // instead of pieces
+    std::size_t total;
     std::uint32_t fingerprint;
     std::uint64_t lease;
     Outcome outcome;
+    std::uint64_t token = 0;
+    std::size_t received = 0;
+
+    void take(std::span<const Piece> message) const;
   };
   struct Waiting {  // a send that waits to be accepted
     std::vector<Piece> pieces;
@@ -115,6 +122,7 @@ class Exchange final : private Receiver {
   void landed(int peer, const FrameHeader& header, std::uint64_t token) override;
   void lost(int peer, const Error& error) override;
 
+  void post(int peer, const Tag& tag, Posted posted);
   void landed_eager(int peer, const FrameHeader& header, std::uint64_t token);
   void landed_bulk(int peer, const FrameHeader& header, std::uint64_t token);
   void landed_offer(int peer, const FrameHeader& header);

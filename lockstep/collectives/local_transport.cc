@@ -137,7 +137,11 @@ class LocalTransport final : public Transport {
       std::lock_guard lock(delivering_);
       landing = receiver->landing(item.from, item.header);
       Piece payload(item.payload);
-      if (!landing.pieces.empty()) copy_pieces(landing.pieces, std::span(&payload, 1));
+      if (landing.sink) {
+        if (!payload.empty()) landing.sink(payload);
+      } else if (!landing.pieces.empty()) {
+        copy_pieces(landing.pieces, std::span(&payload, 1));
+      }
     } catch (const Error& error) {
       Error theirs = lost_error(rank_, "reset the connection");
       hub_->disconnect(rank_, item.from, &error, &theirs);

@@ -147,17 +147,26 @@ void Meeting::send(int site, const Tag& tag, std::vector<Piece> pieces, std::fun
 }
 
 void Meeting::receive(int site, const Tag& tag, std::vector<MutablePiece> pieces, std::function<void()> then) {
-  int process = plan_.sites[site].process;
+  host_->exchange().receive(plan_.sites[site].process, tag, fingerprint_, std::move(pieces), lease_,
+                            receiving(site, std::move(then)));
+  recheck();
+}
+
+void Meeting::receive(int site, const Tag& tag, std::size_t bytes, Sink sink, std::function<void()> then) {
+  host_->exchange().receive(plan_.sites[site].process, tag, fingerprint_, bytes, std::move(sink), lease_,
+                            receiving(site, std::move(then)));
+  recheck();
+}
+
+Exchange::Outcome Meeting::receiving(int site, std::function<void()> then) {
   hold();
   ++pending_[site];
-  host_->exchange().receive(process, tag, fingerprint_, std::move(pieces), lease_,
-                            [self = shared_from_this(), site, then = std::move(then)](const Error* error) {
-                              --self->pending_[site];
-                              if (error) self->failed_with(*error);
-                              self->guarded(then);
-                              self->release();
-                            });
-  recheck();
+  return [self = shared_from_this(), site, then = std::move(then)](const Error* error) {
+    --self->pending_[site];
+    if (error) self->failed_with(*error);
+    self->guarded(then);
+    self->release();
+  };
 }
 
 void Meeting::work(std::size_t bytes, std::function<void()> task) {

@@ -104,6 +104,7 @@ class Meeting : public std::enable_shared_from_this<Meeting> {
   // may throw Error.
   void send(int site, const Tag& tag, std::vector<Piece> pieces, std::function<void()> then = {});
   void receive(int site, const Tag& tag, std::vector<MutablePiece> pieces, std::function<void()> then);
+  void receive(int site, const Tag& tag, std::size_t bytes, Sink sink, std::function<void()> then);
   // Runs the task on a worker, or at once if it is about few bytes.
   void work(std::size_t bytes, std::function<void()> task);
   // Copies, in parts on the workers if it is much.
@@ -123,6 +124,7 @@ class Meeting : public std::enable_shared_from_this<Meeting> {
   void failed_with(const Error& cause);
   void recheck();
   void guarded(const std::function<void()>& task);
+  Exchange::Outcome receiving(int site, std::function<void()> then);
   std::uint32_t fingerprint() const;
 
   MeetingHost* const host_;

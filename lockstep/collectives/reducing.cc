@@ -10,7 +10,7 @@ constexpr std::size_t kWindow = 4;  // chunks in flight from each site to each o
 
 // Per thread and use, grown as needed.
 std::byte* scratch(int use, std::size_t bytes) {
-  thread_local std::vector<std::byte> buffers[2];
+  thread_local std::vector<std::byte> buffers[3];
   if (buffers[use].size() < bytes) buffers[use].resize(bytes);
   return buffers[use].data();
 }
@@ -69,6 +69,13 @@ bool Reducing::aligned(const std::byte* at, const Run& run) const {
   return reinterpret_cast<std::uintptr_t>(at) % itemsize(calls().front().inputs[run.leaf].dtype) == 0;
 }
 
+const std::byte* Reducing::contribution(const Run& run) const {
+  std::byte* local = scratch(1, run_bytes(run));
+  if (calls().size() == 1) return source(calls().front(), run, local);
+  fold_local(run, local);
+  return local;
+}
+
 void Reducing::fold(const Chunk& chunk, const std::vector<const std::byte*>& parts) {
   std::size_t offset = 0;
   for (const Run& run : chunk.runs) {
@@ -78,12 +85,7 @@ void Reducing::fold(const Chunk& chunk, const std::vector<const std::byte*>& par
       fold_local(run, to);
       continue;
     }
-    const std::byte* mine = scratch(1, bytes);
-    if (calls().size() == 1) {
-      mine = source(calls().front(), run, scratch(1, bytes));
-    } else {
-      fold_local(run, scratch(1, bytes));
-    }
+    const std::byte* mine = contribution(run);
     Combine combine = combine_function(calls().front().inputs[run.leaf].dtype, spec().reduction);
     const std::byte* folded = nullptr;
     for (std::size_t s = 0; s < parts.size(); ++s) {
@@ -121,7 +123,10 @@ void Reducing::reduce(std::vector<Chunk> chunks) {
     }
     return;
   }
-  for (std::size_t i = 0; i < std::min(kWindow, own_.size()); ++i) {
+  if (sites == 2) {
+    for (std::size_t index : own_) fold_while_arriving(index);
+  }
+  for (std::size_t i = 0; sites > 2 && i < std::min(kWindow, own_.size()); ++i) {
     auto slot = std::make_unique<Slot>();
     slot->data = std::make_unique_for_overwrite<std::byte[]>(largest * (sites - 1));
     slot->parts.resize(sites);
@@ -132,6 +137,60 @@ void Reducing::reduce(std::vector<Chunk> chunks) {
     int site = static_cast<int>((plan().home + i) % sites);
     for (std::size_t j = 0; j < std::min(kWindow, outgoing_[site].size()); ++j) contribute_to(site, j);
   }
+}
+
+// Takes the other site's contribution part by part, of any size and alignment.
+class Reducing::Folding {
+ public:
+  Folding(Reducing& reducing, const Chunk& chunk) : reducing_(reducing), chunk_(chunk) {}
+
+  void take(Piece bytes) {
+    while (!bytes.empty()) {
+      const Run& run = chunk_.runs[run_];
+      std::size_t item = itemsize(reducing_.calls().front().inputs[run.leaf].dtype);
+      if (held_ > 0 || bytes.size() < item) {  // an element that arrives in parts
+        std::size_t n = std::min(item - held_, bytes.size());
+        std::memcpy(element_ + held_, bytes.data(), n);
+        held_ += n;
+        bytes = bytes.subspan(n);
+        if (held_ < item) return;
+        held_ = 0;
+        fold(run, element_, 1);
+        continue;
+      }
+      std::size_t count = std::min(bytes.size() / item, run.count - done_);
+      fold(run, bytes.data(), count);
+      bytes = bytes.subspan(count * item);
+    }
+  }
+
+ private:
+  void fold(const Run& run, const std::byte* theirs, std::size_t count) {
+    Run part{run.leaf, run.position, run.first + done_, count};
+    std::size_t bytes = reducing_.run_bytes(part);
+    if (!reducing_.aligned(theirs, part)) {
+      theirs = static_cast<const std::byte*>(std::memcpy(scratch(2, bytes), theirs, bytes));
+    }
+    const std::byte* mine = reducing_.contribution(part);
+    Combine combine = combine_function(reducing_.calls().front().inputs[run.leaf].dtype, reducing_.spec().reduction);
+    bool first = reducing_.plan().home == 0;
+    combine(reducing_.target(part), first ? mine : theirs, first ? theirs : mine, count);
+    done_ += count;
+    if (done_ == run.count) ++run_, done_ = 0;
+  }
+
+  Reducing& reducing_;
+  const Chunk& chunk_;
+  std::size_t run_ = 0, done_ = 0;  // elements of the run
+  std::size_t held_ = 0;
+  alignas(16) std::byte element_[16];
+};
+
+void Reducing::fold_while_arriving(std::size_t index) {
+  auto folding = std::make_shared<Folding>(*this, chunks_[index]);
+  receive(
+      1 - plan().home, tag(0, static_cast<std::uint32_t>(index)), chunks_[index].bytes,
+      [folding](Piece part) { folding->take(part); }, [this, index] { reduced(index); });
 }
 
 void Reducing::collect(std::size_t slot_index, std::size_t own) {

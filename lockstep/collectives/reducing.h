@@ -64,8 +64,13 @@ class Reducing : public Meeting {
     std::atomic<int> missing{0};
   };
 
+  class Folding;  // a chunk that is folded while the other site's contribution arrives
+
   void fold_local(const Run& run, std::byte* to) const;
+  // This site's contribution to a run, in place or in scratch memory of the thread.
+  const std::byte* contribution(const Run& run) const;
   bool aligned(const std::byte* at, const Run& run) const;
+  void fold_while_arriving(std::size_t index);
   void collect(std::size_t slot, std::size_t own);
   void contribute_to(int site, std::size_t outgoing);
 

@@ -59,9 +59,14 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 80);
 
-// Where a frame's payload goes. `lease` names the memory's owner for revoke(); no pieces: the payload is thrown away.
+// Takes a payload in the order of its bytes, part after part of any size.
+using Sink = std::function<void(Piece)>;
+
+// Where a frame's payload goes: to the sink, if there is one, else to the pieces; if there are none it is thrown away.
+// `lease` names the memory's owner for revoke(), after which neither is used.
 struct Landing {
   std::vector<MutablePiece> pieces;
+  Sink sink;
   std::uint64_t lease = 0;
   std::uint64_t token = 0;  // handed back in landed()
 };

@@ -212,7 +212,7 @@ TEST_P(EngineTest, RaggedAllToAll) {
 
 std::string shape_name(const ::testing::TestParamInfo<Shape>& info) {
   const Shape& s = info.param;
-  return fmt::format("{}_{}x{}{}", s.fabric == Fabric::local ? "Local" : "Gloo", s.processes, s.per_process,
+  return fmt::format("{}_{}x{}{}", to_string(s.fabric), s.processes, s.per_process,
                      s.interleaved ? "_Interleaved" : "");
 }
 INSTANTIATE_TEST_SUITE_P(Gangs, EngineTest,
@@ -221,7 +221,8 @@ INSTANTIATE_TEST_SUITE_P(Gangs, EngineTest,
                                            Shape{Fabric::local, 3, 1, false}, Shape{Fabric::local, 3, 2, true},
                                            Shape{Fabric::local, 4, 2, false}, Shape{Fabric::gloo, 2, 1, false},
                                            Shape{Fabric::gloo, 2, 2, false}, Shape{Fabric::gloo, 3, 2, true},
-                                           Shape{Fabric::gloo, 4, 1, false}, Shape{Fabric::gloo, 4, 2, false}),
+                                           Shape{Fabric::gloo, 4, 1, false}, Shape{Fabric::shared, 2, 1, false},
+                                           Shape{Fabric::shared, 2, 2, true}, Shape{Fabric::shared, 4, 2, false}),
                          shape_name);
 
 }  // namespace

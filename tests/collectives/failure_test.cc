@@ -275,8 +275,8 @@ TEST_P(FailureTest, SnapshotAndStatistics) {
   EXPECT_TRUE(g.engines[0]->snapshot().empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Fabrics, FailureTest, ::testing::Values(Fabric::local, Fabric::gloo),
-                         [](const auto& info) { return info.param == Fabric::local ? "Local" : "Gloo"; });
+INSTANTIATE_TEST_SUITE_P(Fabrics, FailureTest, ::testing::Values(Fabric::local, Fabric::gloo, Fabric::shared),
+                         [](const auto& info) { return to_string(info.param); });
 
 TEST(CutTest, ABrokenConnectionEndsItsCommunicatorsOnly) {
   LocalFabric fabric(3);

@@ -11,6 +11,10 @@ Array make_array(DType dtype, std::vector<std::int64_t> dims) {
   return {dtype, std::move(dims), Bytes(n)};
 }
 
+const char* to_string(Fabric fabric) {
+  return fabric == Fabric::local ? "Local" : fabric == Fabric::gloo ? "Gloo" : "Shared";
+}
+
 std::vector<std::unique_ptr<Transport>> make_transports(Fabric fabric, int processes) {
   std::vector<std::unique_ptr<Transport>> transports(processes);
   if (fabric == Fabric::local) {
@@ -22,7 +26,11 @@ std::vector<std::unique_ptr<Transport>> make_transports(Fabric fabric, int proce
   std::vector<std::thread> threads;
   for (int rank = 0; rank < processes; ++rank) {
     threads.emplace_back([&, rank] {
-      transports[rank] = connect_gloo(store, rank, processes, std::chrono::steady_clock::now() + kPatience, {});
+      auto deadline = std::chrono::steady_clock::now() + kPatience;
+      transports[rank] = connect_gloo(store, rank, processes, deadline, {});
+      if (fabric == Fabric::shared) {
+        transports[rank] = with_shared_memory(std::move(transports[rank]), store, deadline);
+      }
     });
   }
   for (auto& thread : threads) thread.join();

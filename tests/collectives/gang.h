@@ -17,6 +17,7 @@
 #include "lockstep/collectives/engine.h"
 #include "lockstep/collectives/gloo_transport.h"
 #include "lockstep/collectives/local_transport.h"
+#include "lockstep/collectives/shared_transport.h"
 #include "lockstep/collectives/store.h"
 
 namespace lockstep::collectives::testing {
@@ -47,7 +48,8 @@ Array array_of(const std::vector<T>& values) {
   return a;
 }
 
-enum class Fabric { local, gloo };
+enum class Fabric { local, gloo, shared };
+const char* to_string(Fabric fabric);  // "Local"
 // The transports of a gang, all connected.
 std::vector<std::unique_ptr<Transport>> make_transports(Fabric fabric, int processes);
 

@@ -206,10 +206,11 @@ TEST_P(ProgramTest, SumsAreInTheOrderOfTheGroup) {
 INSTANTIATE_TEST_SUITE_P(Gangs, ProgramTest,
                          ::testing::Values(Shape{Fabric::local, 1, 2}, Shape{Fabric::local, 2, 2},
                                            Shape{Fabric::local, 4, 1}, Shape{Fabric::gloo, 2, 2},
-                                           Shape{Fabric::gloo, 3, 1}, Shape{Fabric::gloo, 4, 2}),
+                                           Shape{Fabric::gloo, 3, 1}, Shape{Fabric::gloo, 4, 2},
+                                           Shape{Fabric::shared, 2, 2}, Shape{Fabric::shared, 4, 1}),
                          [](const auto& info) {
-                           return fmt::format("{}_{}x{}", info.param.fabric == Fabric::local ? "Local" : "Gloo",
-                                              info.param.processes, info.param.per_process);
+                           return fmt::format("{}_{}x{}", to_string(info.param.fabric), info.param.processes,
+                                              info.param.per_process);
                          });
 
 }  // namespace
