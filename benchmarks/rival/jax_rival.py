@@ -123,7 +123,7 @@ def step(rank=None, n=1, port=None):
     if rank is not None:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         jax.distributed.initialize(f"127.0.0.1:{port}", n, rank)
-    mesh = jax.make_mesh((jax.device_count(),), ("data",))
+    mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     everywhere, split = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
     for name, config, batch, steps in (("step_small", (4, 128, 4, 256, 64), 8, 20), ("step_mid", (6, 384, 6, 256, 256), 8, 4)):
         init, step_function = gpt(*config)
