@@ -21,7 +21,7 @@ namespace lax = ls::lax;
 using ls::Array, ls::P;
 
 struct Config {
-  int layers = 4, width = 128, heads = 4, context = 64, batch = 32, steps = 800, seed = 0, sample = 400, log_every = 50;
+  int layers = 4, width = 128, heads = 4, context = 64, batch = 32, steps = 600, seed = 0, sample = 400, log_every = 50;
   double learning_rate = 3e-3, weight_decay = 0.1, clip = 1.0;
   std::vector<std::string> text;
 };
@@ -233,9 +233,12 @@ int run(const Config& c) {
     if (talks && (i % c.log_every == 0 || i + 1 == c.steps)) {
       double loss_now = value.item<double>(),
              seconds = std::chrono::duration<double>(Clock::now() - first_done).count();
-      double rate = i ? static_cast<double>(i) * c.batch * c.context / seconds : 0;
-      double left = i ? seconds / i * (c.steps - 1 - i) : 0;
-      std::printf("step %5d/%d  loss %.4f  %7.0f tokens/s  %3.0f s left\n", i + 1, c.steps, loss_now, rate, left);
+      std::printf("step %5d/%d  loss %.4f", i + 1, c.steps, loss_now);
+      if (i > 0) {  // the first step's time is the compiler's
+        double rate = i * double(c.batch) * c.context / seconds, left = seconds / i * (c.steps - 1 - i);
+        std::printf("  %7.0f tokens/s  %3.0f s left", rate, left);
+      }
+      std::printf("\n");
       std::fflush(stdout);
     }
   }
