@@ -38,8 +38,14 @@ void Engine::Impl::watch_deadlines() {
       }
       next = std::min(next, entry.deadline);
     }
-    if (!expired.empty() || !questions.empty()) {
+    std::optional<Error> divergence = concluded_locked(now);
+    if (inquiry_) next = std::min(next, inquiry_->deadline);
+    if (!expired.empty() || !questions.empty() || divergence) {
       lock.unlock();
+      if (divergence) {
+        fail(*divergence, true);
+        if (options_.on_diverged) options_.on_diverged(*divergence);
+      }
       for (const auto& [tag, processes] : questions) {
         for (int process : processes) exchange_.control(process, FrameKind::query, tag, {});
       }
@@ -47,8 +53,9 @@ void Engine::Impl::watch_deadlines() {
       lock.lock();
       continue;
     }
-    wakes_ = meetings_.empty() ? TimePoint::max() : next;
-    if (meetings_.empty()) {
+    bool idle = meetings_.empty() && !inquiry_;
+    wakes_ = idle ? TimePoint::max() : next;
+    if (idle) {
       watch_.wait(lock);
     } else {
       watch_.wait_until(lock, next);
@@ -66,6 +73,7 @@ std::vector<int> Engine::Impl::ask_locked(Entry& entry) const {
 
 // "arrived partitions, comma separated;what this process is doing"
 std::string Engine::Impl::answer(const Tag& tag) const {
+  std::string phase = options_.phase ? options_.phase() : std::string();
   std::lock_guard lock(mutex_);
   std::vector<std::int64_t> arrived;
   std::vector<std::string> doing;
@@ -85,7 +93,7 @@ std::string Engine::Impl::answer(const Tag& tag) const {
       doing.push_back(fmt::format("it has ended launch {}", tag.launch));
     }
   }
-  if (!phase_.empty()) doing.push_back(phase_);
+  if (!phase.empty()) doing.push_back(std::move(phase));
   for (const auto& [id, entry] : meetings_) {
     if (doing.size() >= 4) break;
     if (static_cast<std::uint64_t>(id.op) == tag.op && id.launch == tag.launch) continue;

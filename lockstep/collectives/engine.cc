@@ -265,6 +265,10 @@ void Engine::Impl::on_control(int peer, const FrameHeader& header, const std::st
       return exchange_.control(peer, FrameKind::reply, header.tag, answer(header.tag));
     case FrameKind::reply:
       return answered(peer, header, payload);
+    case FrameKind::recall:
+      return exchange_.control(peer, FrameKind::history, header.tag, exchange_.launches(header.tag.communicator));
+    case FrameKind::history:
+      return recalled(peer, header, payload);
     default:
       LS_CHECK(false, "not a control frame");
   }
@@ -286,11 +290,6 @@ void Engine::Impl::on_lost(int peer, const Error& error) {
 void Engine::Impl::set_deadline(std::chrono::nanoseconds deadline) {
   std::lock_guard lock(mutex_);
   options_.deadline = deadline;
-}
-
-void Engine::Impl::set_phase(std::string phase) {
-  std::lock_guard lock(mutex_);
-  phase_ = std::move(phase);
 }
 
 std::vector<Outstanding> Engine::Impl::snapshot() const {
@@ -340,7 +339,14 @@ void Engine::cancel_launch(std::uint64_t communicator, std::uint64_t launch, con
 }
 void Engine::fail(const Error& error) { impl_->fail(error, true); }
 void Engine::set_deadline(std::chrono::nanoseconds deadline) { impl_->set_deadline(deadline); }
-void Engine::set_phase(std::string phase) { impl_->set_phase(std::move(phase)); }
+void Engine::begin_launch(std::uint64_t communicator, LaunchedProgram program) {
+  impl_->begin_launch(communicator, std::move(program));
+}
+Engine::Intent::Intent(Engine& engine, std::uint64_t communicator, LaunchedProgram program)
+    : engine_(engine), communicator_(communicator), program_(program.id) {
+  engine_.impl_->intend_launch(communicator, std::move(program));
+}
+Engine::Intent::~Intent() { engine_.impl_->end_intent(communicator_, program_); }
 std::vector<Outstanding> Engine::snapshot() const { return impl_->snapshot(); }
 std::vector<OpStatistics> Engine::statistics() const { return impl_->statistics(); }
 

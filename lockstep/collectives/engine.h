@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/collectives/launch_ledger.h"
 #include "lockstep/core/dtype.h"
 #include "lockstep/support/error.h"
 
@@ -129,6 +130,12 @@ struct EngineOptions {
   std::size_t direct_bytes = 64 << 10;  // all_reduce: up to here everybody sends everything to everybody
   std::size_t chunk_bytes = 1 << 20;    // larger reductions move in chunks of this size
   std::size_t inline_bytes = 32 << 10;  // work up to this size is done by the thread at hand
+  // What this process is doing ("compiling jit(step)"), told to peers whose collectives pass their deadline. Called
+  // from the progress thread.
+  std::function<std::string()> phase;
+  // The processes launch different programs: called once, from a thread of the engine, after everything outstanding
+  // has ended with the error.
+  std::function<void(const Error&)> on_diverged;
 };
 
 class Engine {
@@ -146,6 +153,23 @@ class Engine {
   // Outstanding collectives of it end with an error.
   void remove_communicator(std::uint64_t id);
 
+  // The process's next launch on the communicator: what is launched is compared with what the others launch, by stamps
+  // that their frames carry. A difference ends everything outstanding, everywhere, with Error(diverged). `name` is a
+  // program with its call, for that error. Launches that are not begun so are not compared.
+  void begin_launch(std::uint64_t communicator, LaunchedProgram program);
+  // The program is about to be the next launch, but waits for something first.
+  class [[nodiscard]] Intent {
+   public:
+    Intent(Engine& engine, std::uint64_t communicator, LaunchedProgram program);
+    ~Intent();
+    Intent(const Intent&) = delete;
+    Intent& operator=(const Intent&) = delete;
+
+   private:
+    Engine& engine_;
+    const std::uint64_t communicator_, program_;
+  };
+
   // Begins `partition`'s part in a collective and returns at once. `launch` is the number of the program's launch on
   // this communicator, the same in every process. Whatever is wrong is reported through `done`.
   void start(std::shared_ptr<const CollectiveSpec> spec, std::uint64_t communicator, std::uint64_t launch,
@@ -161,8 +185,6 @@ class Engine {
   void fail(const Error& error);
 
   void set_deadline(std::chrono::nanoseconds deadline);  // of collectives that start from now on
-  // What this process is doing ("compiling jit(step)"), told to peers whose collectives pass their deadline.
-  void set_phase(std::string phase);
   std::vector<Outstanding> snapshot() const;
   std::vector<OpStatistics> statistics() const;
 

@@ -36,7 +36,13 @@ class Engine::Impl final : public MeetingHost, public Exchange::Events {
   void fail_launch(std::uint64_t communicator, std::uint64_t launch, const Error& error, bool tell);
   void fail(const Error& error, bool tell);
   void set_deadline(std::chrono::nanoseconds deadline);
-  void set_phase(std::string phase);
+  void begin_launch(std::uint64_t communicator, LaunchedProgram program) {
+    exchange_.begin_launch(communicator, std::move(program));
+  }
+  void intend_launch(std::uint64_t communicator, LaunchedProgram program) {
+    exchange_.intend_launch(communicator, std::move(program));
+  }
+  void end_intent(std::uint64_t communicator, std::uint64_t program) { exchange_.end_intent(communicator, program); }
   std::vector<Outstanding> snapshot() const;
   std::vector<OpStatistics> statistics() const;
 
@@ -80,6 +86,7 @@ class Engine::Impl final : public MeetingHost, public Exchange::Events {
   // Exchange::Events
   void on_control(int peer, const FrameHeader& header, const std::string& payload) override;
   void on_lost(int peer, const Error& error) override;
+  void on_diverged(int peer, std::uint64_t communicator) override;
 
   Failure failure_locked(const State& state, const Launch& launch) const;
   void fail_communicator(std::uint64_t id, const Failure& failure);
@@ -89,6 +96,9 @@ class Engine::Impl final : public MeetingHost, public Exchange::Events {
   std::vector<int> others_locked(const State& state) const;
   std::string answer(const Tag& tag) const;
   void answered(int peer, const FrameHeader& header, const std::string& payload);
+  void recalled(int peer, const FrameHeader& header, const std::string& payload);
+  // The inquiry's outcome, if it is due.
+  std::optional<Error> concluded_locked(TimePoint now);
   void watch_deadlines();
   std::vector<int> ask_locked(Entry& entry) const;
   Error timeout_error_locked(const Entry& entry) const;
@@ -100,7 +110,14 @@ class Engine::Impl final : public MeetingHost, public Exchange::Events {
   std::map<std::uint64_t, State> communicators_;
   Meetings meetings_;
   Failure failure_;  // of the engine
-  std::string phase_;
+  struct Inquiry {   // the processes of a communicator launch different programs: in what do they differ?
+    std::uint64_t communicator;
+    TimePoint deadline;
+    std::vector<int> asked;
+    std::map<int, std::string> histories;
+  };
+  std::optional<Inquiry> inquiry_;
+  bool inquired_ = false;
   std::uint64_t next_lease_ = 1;
   std::map<std::pair<CollectiveOp, std::string>, OpStatistics> statistics_;
 

@@ -52,6 +52,11 @@ FrameHeader Exchange::header_locked(int peer, FrameKind kind, const Tag& tag) {
   header.kind = kind;
   header.tag = tag;
   header.credit = peers_[peer].announced = peers_[peer].consumed;
+  if (auto ledger = ledgers_.find(tag.communicator); ledger != ledgers_.end()) {
+    LaunchStamp stamp = ledger->second.stamp(tag.launch);
+    header.launched = stamp.history;
+    header.program = stamp.program;
+  }
   return header;
 }
 
@@ -83,6 +88,31 @@ void Exchange::send_header(int peer, FrameKind kind, const Tag& tag, std::uint64
   frame.header.total = total;
   frame.header.fingerprint = fingerprint;
   transport_->send(peer, std::move(frame));
+}
+
+void Exchange::begin_launch(std::uint64_t communicator, LaunchedProgram program) {
+  std::unique_lock lock(mutex_);
+  auto other = ledgers_[communicator].begin(std::move(program));
+  lock.unlock();
+  if (other) events_->on_diverged(*other, communicator);
+}
+
+void Exchange::intend_launch(std::uint64_t communicator, LaunchedProgram program) {
+  std::unique_lock lock(mutex_);
+  auto other = ledgers_[communicator].intend(std::move(program));
+  lock.unlock();
+  if (other) events_->on_diverged(*other, communicator);
+}
+
+void Exchange::end_intent(std::uint64_t communicator, std::uint64_t program) {
+  std::lock_guard lock(mutex_);
+  ledgers_[communicator].end_intent(program);
+}
+
+std::string Exchange::launches(std::uint64_t communicator) const {
+  std::lock_guard lock(mutex_);
+  auto ledger = ledgers_.find(communicator);
+  return ledger == ledgers_.end() ? std::string() : ledger->second.text();
 }
 
 void Exchange::control(int peer, FrameKind kind, const Tag& tag, std::string payload) {
@@ -383,7 +413,8 @@ Landing Exchange::landing(int peer, const FrameHeader& header) {
     }
     case FrameKind::cancel:
     case FrameKind::abort:
-    case FrameKind::reply: {
+    case FrameKind::reply:
+    case FrameKind::history: {
       require(header.length <= kMaxControlBytes);
       std::string& text = peers_[peer].control;
       text.resize(header.length);
@@ -393,6 +424,7 @@ Landing Exchange::landing(int peer, const FrameHeader& header) {
     case FrameKind::accept:
     case FrameKind::credit:
     case FrameKind::query:
+    case FrameKind::recall:
     case FrameKind::goodbye:
       require(header.length == 0);
       return {};
@@ -403,11 +435,15 @@ Landing Exchange::landing(int peer, const FrameHeader& header) {
 
 void Exchange::landed(int peer, const FrameHeader& header, std::uint64_t token) {
   std::string text;
+  bool same = true;
   {
     std::lock_guard lock(mutex_);
     peers_[peer].returned = std::max(peers_[peer].returned, header.credit);
     text.swap(peers_[peer].control);
+    if (header.launched != 0 && header.kind != FrameKind::bulk)
+      same = ledgers_[header.tag.communicator].check(peer, header.tag.launch, {header.launched, header.program});
   }
+  if (!same) events_->on_diverged(peer, header.tag.communicator);
   switch (header.kind) {
     case FrameKind::eager:
       return landed_eager(peer, header, token);
@@ -434,6 +470,8 @@ void Exchange::landed(int peer, const FrameHeader& header, std::uint64_t token) 
     case FrameKind::abort:
     case FrameKind::query:
     case FrameKind::reply:
+    case FrameKind::recall:
+    case FrameKind::history:
       events_->on_control(peer, header, text);
   }
 }

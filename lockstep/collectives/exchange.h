@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/launch_ledger.h"
 #include "lockstep/collectives/transport.h"
 
 namespace lockstep::collectives {
@@ -37,6 +39,8 @@ class Exchange final : private Receiver {
     virtual ~Events() = default;
     virtual void on_control(int peer, const FrameHeader& header, const std::string& payload) = 0;
     virtual void on_lost(int peer, const Error& error) = 0;
+    // The peer has launched something else on the communicator; may be called several times.
+    virtual void on_diverged(int peer, std::uint64_t communicator) = 0;
   };
   using Outcome = std::function<void(const Error*)>;  // null: success
 
@@ -61,6 +65,12 @@ class Exchange final : private Receiver {
   void revoke(std::uint64_t lease);
   // Drops what has come for a launch and what will still come.
   void forget(std::uint64_t communicator, std::uint64_t launch);
+
+  // The communicator's next launch, and a program that is about to be it (LaunchLedger).
+  void begin_launch(std::uint64_t communicator, LaunchedProgram program);
+  void intend_launch(std::uint64_t communicator, LaunchedProgram program);
+  void end_intent(std::uint64_t communicator, std::uint64_t program);
+  std::string launches(std::uint64_t communicator) const;  // LaunchLedger::text
 
   // Sends a control frame with a text. Nothing happens if the peer is gone.
   void control(int peer, FrameKind kind, const Tag& tag, std::string payload);
@@ -144,6 +154,7 @@ class Exchange final : private Receiver {
 
   mutable std::mutex mutex_;
   std::vector<Peer> peers_;
+  std::map<std::uint64_t, LaunchLedger> ledgers_;  // by communicator
   std::unordered_map<Key, Posted, KeyHash> posted_;
   std::unordered_map<Key, Waiting, KeyHash> waiting_;
   std::unordered_map<Key, Kept, KeyHash> kept_;

@@ -45,6 +45,8 @@ enum class FrameKind : std::uint32_t {
   abort,    // the sender's engine has failed; the payload is the error
   query,    // who has arrived at the tag's operation?
   reply,    // the answer
+  recall,   // what have you launched on the tag's communicator?
+  history,  // the answer (launch_ledger.h)
   goodbye,  // the sender leaves in good order: nothing follows
 };
 
@@ -55,9 +57,11 @@ struct FrameHeader {
   std::uint64_t total = 0;        // bytes of the whole message
   std::uint64_t offset = 0;       // of this frame's payload in it
   std::uint64_t credit = 0;       // eager bytes consumed so far by the frame's sender
+  std::uint64_t launched = 0;     // what the sender launched before the tag's launch, and in it (launch_ledger.h);
+  std::uint64_t program = 0;      // 0: unknown
   Tag tag;
 };
-static_assert(sizeof(FrameHeader) == 80);
+static_assert(sizeof(FrameHeader) == 96);
 
 // Takes a payload in the order of its bytes, part after part of any size.
 using Sink = std::function<void(Piece)>;

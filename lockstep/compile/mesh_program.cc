@@ -2,6 +2,8 @@
 // (partition.h, inject.h). Collectives go through the gang's engine, whether the partitions are in one process or many.
 #include <openssl/sha.h>
 
+#include <cstring>
+
 #include "lockstep/compile/inject.h"
 #include "lockstep/compile/options.h"
 #include "lockstep/compile/partition.h"
@@ -29,7 +31,8 @@ class MeshProgram final : public Program {
         out_avals_(std::move(out_avals)),
         replicated_(&named_sharding(lowered_.mesh, PartitionSpec())),
         local_(Placement::of(*replicated_).local()),
-        channel_(runtime::channel(lowered_.mesh)) {
+        channel_(runtime::channel(lowered_.mesh)),
+        name_(std::make_shared<const std::string>("jit(" + lowered_.name + ")")) {
     runtime::Backend& b = runtime::backend();
     CompileOptions options;
     options.num_partitions = lowered_.mesh.size();
@@ -67,7 +70,7 @@ class MeshProgram final : public Program {
   }
 
   void run(std::span<Value* const> args, ValueRef* outs, LocationId where) override {
-    if (!agreed_) agree();
+    if (!agreed_) agree(where);
     std::vector<ConcreteArray*> in;
     std::vector<ValueRef> moved;
     SmallVector<ConcreteArray*, 32> donated;
@@ -94,7 +97,7 @@ class MeshProgram final : public Program {
     std::vector<PJRT_Buffer*> inputs(in.size()), outputs(num_outs);
     const pjrt::Plugin& plugin = runtime::backend().client().plugin();
     const PJRT_Api* api = plugin.api();
-    channel_.launch([&](std::uint64_t number) {
+    channel_.launch({program_id_, name_, where}, [&](std::uint64_t number) {
       for (std::size_t l = 0; l < local_.size(); ++l) {
         for (std::size_t i = 0; i < in.size(); ++i) inputs[i] = in[i]->slot(l).raw();
         std::fill(outputs.begin(), outputs.end(), nullptr);
@@ -148,14 +151,15 @@ class MeshProgram final : public Program {
   }
 
   // Once, before the first launch: the processes compare programs.
-  void agree() {
+  void agree(LocationId where) {
     std::lock_guard lock(agree_mutex_);
     if (agreed_) return;
     std::string canonical = lowered_.name + "\n" + lowered_.key() + partitioned_.module;
     unsigned char digest[SHA256_DIGEST_LENGTH];
     SHA256(reinterpret_cast<const unsigned char*>(canonical.data()), canonical.size(), digest);
+    std::memcpy(&program_id_, digest, sizeof program_id_);
     LocationOverride scope(lowered_.where);
-    channel_.agree("jit(" + lowered_.name + ")", std::string(reinterpret_cast<char*>(digest), sizeof digest), [this] {
+    channel_.agree({program_id_, name_, where}, std::string(reinterpret_cast<char*>(digest), sizeof digest), [this] {
       return "program " + lowered_.name + "\nmesh " + to_string(lowered_.mesh) + "\n" + lowered_.text;
     });
     agreed_ = true;
@@ -170,6 +174,8 @@ class MeshProgram final : public Program {
   std::vector<const Sharding*> out_;
   pjrt::LoadedExecutable executable_;
   std::shared_ptr<runtime::CollectiveProgram> program_;
+  std::shared_ptr<const std::string> name_;
+  std::uint64_t program_id_ = 0;  // the same in every process; set by agree()
   std::mutex agree_mutex_;
   std::atomic<bool> agreed_{false};
 };

@@ -5,6 +5,7 @@
 
 #include "lockstep/compile/options.h"
 #include "lockstep/compile/placement.h"
+#include "lockstep/distributed/phase.h"
 #include "lockstep/lower/context.h"
 #include "lockstep/runtime/backend.h"
 #include "lockstep/runtime/transfer.h"
@@ -88,6 +89,7 @@ std::shared_ptr<Program> compile(const ProgramRequest& request) {
       return it->second;
     }
   }
+  distributed::PhaseScope phase("compiling jit(" + lowered.name + ")");
   AvalList outs;
   for (AvalP a : request.jaxpr->out_avals()) outs.push_back(a);
   AvalList ins = request.jaxpr->in_avals();

@@ -12,6 +12,7 @@
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/health.h"
 #include "lockstep/distributed/initialize.h"
+#include "lockstep/distributed/phase.h"
 #include "lockstep/runtime/backend.h"
 #include "lockstep/runtime/collective_handler.h"
 #include "lockstep/support/error.h"
@@ -48,6 +49,14 @@ std::unique_ptr<collectives::Engine> make_engine() {
   register_collective_handlers(b.client().plugin());
   collectives::EngineOptions options;
   options.deadline = collective_timeout();
+  options.phase = [] {
+    auto now = distributed::current_phase();
+    return fmt::format("in {} for {:.1f} s", now.text, std::chrono::duration<double>(now.age).count());
+  };
+  if (b.process_count() > 1)
+    options.on_diverged = [](const Error& error) {
+      distributed::fail({distributed::FailureKind::diverged, {}, error.message()});
+    };
   std::unique_ptr<collectives::Transport> transport;
   if (b.process_count() == 1) {
     transport = collectives::LocalFabric(1).transport(0);
@@ -120,17 +129,19 @@ MeshChannel& channel(const Mesh& mesh) {
   return *slot;
 }
 
-void MeshChannel::launch(const std::function<void(std::uint64_t)>& issue) {
+void MeshChannel::launch(collectives::LaunchedProgram program, const std::function<void(std::uint64_t)>& issue) {
   std::lock_guard lock(mutex_);
+  if (processes_.size() > 1) engine().begin_launch(communicator_, std::move(program));
   issue(next_launch_++);
 }
 
-void MeshChannel::agree(const std::string& operation, const std::string& fingerprint,
+void MeshChannel::agree(const collectives::LaunchedProgram& program, const std::string& fingerprint,
                         const std::function<std::string()>& text) {
   if (processes_.size() < 2) return;
   std::lock_guard lock(agreement_mutex_);
+  collectives::Engine::Intent intent(engine(), communicator_, program);
   distributed::Proposal p;
-  p.operation = operation;
+  p.operation = *program.name;
   p.key = fmt::format("mesh {:x} agreement {}", communicator_, next_agreement_++);
   p.fingerprint = fingerprint;
   p.text = text;

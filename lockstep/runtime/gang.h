@@ -21,11 +21,14 @@ class MeshChannel {
   std::uint64_t communicator() const { return communicator_; }
   std::span<const int> processes() const { return processes_; }  // that have devices in the mesh, sorted
   // Calls `issue(number)` with the next launch number, one call at a time, so that all local partitions of a launch are
-  // issued before the next launch.
-  void launch(const std::function<void(std::uint64_t number)>& issue);
+  // issued before the next launch. What is launched is compared with what the other processes launch, without waiting
+  // for them (collectives/launch_ledger.h); a difference fails the gang as diverged.
+  void launch(collectives::LaunchedProgram program, const std::function<void(std::uint64_t number)>& issue);
   // Before an executable first runs: all processes of the mesh compare what they are about to run. `fingerprint` must
-  // be equal everywhere; `text` is asked for only to explain a difference. Error(diverged/timeout/peer).
-  void agree(const std::string& operation, const std::string& fingerprint, const std::function<std::string()>& text);
+  // be equal everywhere, `program` is what launch() will be told; `text` is asked for only to explain a
+  // difference. Error(diverged/timeout/peer).
+  void agree(const collectives::LaunchedProgram& program, const std::string& fingerprint,
+             const std::function<std::string()>& text);
 
  private:
   const std::uint64_t communicator_;

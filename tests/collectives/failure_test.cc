@@ -48,19 +48,23 @@ constexpr std::int64_t kSmall = 16, kLarge = 1 << 20;
 
 class FailureTest : public ::testing::TestWithParam<Fabric> {
  protected:
-  Gang gang(int processes, int per_process, std::chrono::nanoseconds deadline = kPatience) {
+  static EngineOptions patient(std::chrono::nanoseconds deadline) {
     EngineOptions options;
     options.deadline = deadline;
     options.report_grace = 2s;
     options.workers = options.completions = 2;
-    return Gang(GetParam(), processes, per_process, options);
+    return options;
+  }
+  Gang gang(int processes, int per_process, std::chrono::nanoseconds deadline = kPatience) {
+    return Gang(GetParam(), processes, per_process, patient(deadline));
   }
 };
 
 TEST_P(FailureTest, AProcessThatNeverComesIsNamedWithItsPhase) {
   for (std::int64_t count : {kSmall, kLarge}) {
-    Gang g = gang(3, 1, 300ms);
-    g.engines[2]->set_phase("loading data");
+    EngineOptions options = patient(300ms);
+    options.phase = [] { return "loading data"; };
+    Gang g(GetParam(), 3, 1, options);
     Part a(count), b(count);
     g.start(all_reduce_over({0, 1, 2}), 5, 0, a.in, a.out, a.ticket.done());
     g.start(all_reduce_over({0, 1, 2}), 5, 1, b.in, b.out, b.ticket.done());
