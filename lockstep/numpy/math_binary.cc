@@ -282,36 +282,49 @@ Array ldexp(const Operand& x, const Operand& y) {
 
 namespace {
 
-// log(exp(a) + exp(b)) in a base: `exp` and `log1p` are those of the base.
+// Angles brought to [-half, half).
+Array wrap_between(const Array& x, double half) {
+  Array low = scalar_like(x, half), whole = scalar_like(x, 2 * half), zero = scalar_like(x, 0.0);
+  Array rest = lax::rem(lax::add(x, low), whole);
+  rest = select_where(lax::lt(rest, zero), lax::add(rest, whole), rest);
+  return lax::sub(rest, low);
+}
+// log(exp(a) + exp(b)) in a base, of which these are exp and, by its natural logarithm, log1p.
 struct LogAddExp {
   const char* name;
-  Array (*exp)(const Array&);
-  Array (*log1p)(const Array&);
+  Array (*exp)(const Operand&);
+  double ln_base;
+  Array log1p(const Array& x) const {
+    Array natural = lax::log1p(x);
+    return ln_base == 1 ? natural : lax::mul(scalar_like(x, 1 / ln_base), natural);
+  }
   Array operator()(const Array& a, const Array& b) const {
-    Array largest = lax::max(a, b), delta = lax::sub(a, b), is_nan = lax::ne(delta, delta), sum = lax::add(a, b);
+    Array largest = lax::max(a, b);
+    if (is_complex(a.dtype())) {
+      Array delta = lax::sub(lax::add(a, b), lax::mul(largest, scalar_like(largest, 2.0)));
+      Array out = lax::add(largest, log1p(exp(delta)));
+      return lax::complex(lax::real(out), wrap_between(lax::imag(out), pi / ln_base));
+    }
+    Array delta = lax::sub(a, b), is_nan = lax::ne(delta, delta), sum = lax::add(a, b);
     Array out = lax::add(largest, log1p(exp(lax::neg(lax::abs(delta)))));
     return lax::select(is_nan, sum, out);
   }
   // d out = share of a * da + share of b * db, without NaN from infinities.
   JvpOut jvp(std::span<const Array> primals, std::span<const Array> tangents) const {
     Array out = (*this)(primals[0], primals[1]);
-    auto finite = [](const Array& v) { return select_where(lax::eq(v, scalar_like(v, inf)), zero_like(v), v); };
+    auto finite = [](const Array& v) {
+      Array part = is_complex(v.dtype()) ? lax::real(v) : v;
+      return select_where(lax::eq(part, scalar_like(part, inf)), zero_like(v), v);
+    };
     auto share = [&](std::size_t i) { return lax::mul(tangents[i], exp(lax::sub(finite(primals[i]), finite(out)))); };
     Array first = share(0);
     return {{out}, {lax::add(first, share(1))}};
   }
 };
-Array natural_exp(const Array& x) { return lax::exp(x); }
-Array natural_log1p(const Array& x) { return lax::log1p(x); }
-Array binary_exp(const Array& x) { return lax::exp2(x); }
-Array binary_log1p(const Array& x) { return lax::div(lax::log1p(x), scalar_like(x, std::log(2.0))); }
 
 Array log_add(const LogAddExp& fn, const Operand& x, const Operand& y) {
   LocationScope scope(x.where);
-  auto [p, q] = promote_args_inexact(fn.name, x.array, y.array);
-  refuse_complex(fn.name, p);
-  Shape shape = broadcast_shapes(fn.name, {p.shape(), q.shape()});
-  Array a = broadcast_operand(p, shape), b = broadcast_operand(q, shape);
+  auto [a, b] = promote_args_inexact(fn.name, x.array, y.array);
   if (!is_staging() && !a.is_tracer() && !b.is_tracer())
     return jitted(fn.name, "", {a, b}, [&](auto in) { return fn(in[0], in[1]); });
   auto rule = std::make_shared<FlatJvpRule>([fn](auto primals, auto tangents) { return fn.jvp(primals, tangents); });
@@ -321,8 +334,8 @@ Array log_add(const LogAddExp& fn, const Operand& x, const Operand& y) {
 
 }  // namespace
 
-Array logaddexp(const Operand& x, const Operand& y) { return log_add({"logaddexp", natural_exp, natural_log1p}, x, y); }
-Array logaddexp2(const Operand& x, const Operand& y) { return log_add({"logaddexp2", binary_exp, binary_log1p}, x, y); }
+Array logaddexp(const Operand& x, const Operand& y) { return log_add({"logaddexp", lax::exp, 1.0}, x, y); }
+Array logaddexp2(const Operand& x, const Operand& y) { return log_add({"logaddexp2", lax::exp2, std::log(2.0)}, x, y); }
 
 Array clip(const Operand& x, const MaybeArray& low, const MaybeArray& high) {
   LocationScope scope(x.where);

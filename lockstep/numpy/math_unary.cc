@@ -12,6 +12,7 @@
 #include "lockstep/ops/identities.h"
 #include "lockstep/ops/select.h"
 #include "lockstep/support/error.h"
+#include "lockstep/transforms/call.h"
 
 namespace lockstep::numpy {
 namespace {
@@ -298,31 +299,38 @@ std::pair<Array, Array> modf(const Operand& x) {
   });
   return {out[0], out[1]};
 }
+namespace {
+// Of floating x: mantissa and exponent by the bits.
+Arrays split_exponent(const Array& a) {
+  DType t = a.dtype(), integer = bits_of(t);
+  auto whole = [&](std::int64_t v) { return scalar(Scalar(v, integer), integer); };
+  int mantissa = mantissa_bits(t), exponent = exponent_bits(t);
+  std::int64_t mask = (std::int64_t{1} << exponent) - 1, bias = (std::int64_t{1} << (exponent - 1)) - 1;
+  // Numbers below the smallest normal one are scaled up first.
+  Array tiny = scalar_like(a, std::ldexp(1.0, static_cast<int>(1 - bias)));
+  Array small = lax::lt(lax::abs(a), tiny);
+  Array scaled = select_where(small, lax::mul(a, scalar_like(a, std::ldexp(1.0, mantissa))), a);
+  Array bits = lax::bitcast_convert_type(scaled, integer);
+  Array e = lax::add(
+      select_where(small, whole(-mantissa), whole(0)),
+      lax::sub(lax::bitwise_and(lax::shift_right_arithmetic(bits, whole(mantissa)), whole(mask)), whole(bias - 1)));
+  bits = lax::bitwise_or(lax::bitwise_and(bits, whole(~(mask << mantissa))), whole((bias - 1) << mantissa));
+  Array as_is = lax::bitwise_or(lax::bitwise_not(lax::is_finite(a)), lax::eq(a, scalar_like(a, 0.0)));
+  Array m = lax::bitcast_convert_type(bits, t);
+  return {select_where(as_is, a, m), convert(select_where(as_is, whole(0), e), DType::int32)};
+}
+}  // namespace
 std::pair<Array, Array> frexp(const Operand& x) {
   LocationScope scope(x.where);
   Arrays out = jitted_many("frexp", "", {&x.array, 1}, [](auto in) {
     Array a = promote_inexact("frexp", in[0]);
-    DType t = a.dtype(), integer = bits_of(t);
-    if (is_complex(t)) refuse("frexp", a);
-    auto whole = [&](std::int64_t v) { return scalar(Scalar(v, integer), integer); };
-    int mantissa = mantissa_bits(t), exponent = exponent_bits(t);
-    std::int64_t mask = (std::int64_t{1} << exponent) - 1, bias = (std::int64_t{1} << (exponent - 1)) - 1;
-    // Numbers below the smallest normal one are scaled up first.
-    Array tiny = scalar_like(a, std::ldexp(1.0, static_cast<int>(1 - bias)));
-    Array small = lax::lt(lax::abs(a), tiny);
-    Array scaled = select_where(small, lax::mul(a, scalar_like(a, std::ldexp(1.0, mantissa))), a);
-    Array bits = lax::bitcast_convert_type(scaled, integer);
-    Array e = lax::add(
-        select_where(small, whole(-mantissa), whole(0)),
-        lax::sub(lax::bitwise_and(lax::shift_right_arithmetic(bits, whole(mantissa)), whole(mask)), whole(bias - 1)));
-    bits = lax::bitwise_or(lax::bitwise_and(bits, whole(~(mask << mantissa))), whole((bias - 1) << mantissa));
-    Array as_is = lax::bitwise_or(lax::bitwise_not(lax::is_finite(a)), lax::eq(a, scalar_like(a, 0.0)));
-    // Differentiated as a times the power of two.
-    Array exact = lax::stop_gradient(lax::bitcast_convert_type(bits, t));
-    Array power = lax::exp2(lax::neg(lax::max(convert(e, t), scalar_like(a, static_cast<double>(1 - bias)))));
-    Array factor = lax::stop_gradient(power);
-    Array m = lax::add(exact, lax::mul(lax::sub(a, lax::stop_gradient(a)), factor));
-    return Arrays{select_where(as_is, a, m), convert(select_where(as_is, whole(0), e), DType::int32)};
+    if (is_complex(a.dtype())) refuse("frexp", a);
+    static const auto rule = std::make_shared<FlatJvpRule>([](auto primals, auto tangents) {
+      Arrays parts = split_exponent(primals[0]);
+      Array power = lax::exp2(lax::neg(convert(parts[1], tangents[0].dtype())));
+      return JvpOut{parts, {lax::mul(tangents[0], power), Array()}};
+    });
+    return bind_custom_jvp([](auto own) { return split_exponent(own[0]); }, rule, {&a, 1}, "_frexp");
   });
   return {out[0], out[1]};
 }

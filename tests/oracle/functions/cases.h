@@ -10,17 +10,25 @@
 
 namespace lockstep::oracle {
 
-std::map<std::string, FlatFunction>& cases();
+struct NamedCase {
+  std::string section;
+  FlatFunction run;
+};
+std::map<std::string, NamedCase>& cases();
 
 struct Case {
   const char* name;
   std::function<Arrays(const Arrays& a)> run;
 };
+// The section is the test that runs the cases, all of them: numpy for numpy_test.py.
 struct RegisterCases {
-  RegisterCases(std::initializer_list<Case> list) {
-    for (auto& c : list)
-      cases()[c.name] = [run = c.run](std::span<const Array> a) { return run(Arrays(a.begin(), a.end())); };
-  }
+  RegisterCases(const char* section, std::initializer_list<Case> list);
 };
+
+// CASE("sum_0", np::sum(a[0], 0)): a case of the arguments `a` with one result or several.
+#define CASE(name, ...)                                       \
+  {                                                           \
+    name, [](const Arrays& a) { return Arrays{__VA_ARGS__}; } \
+  }
 
 }  // namespace lockstep::oracle

@@ -22,12 +22,8 @@ namespace np = numpy;
       {#name "_0", [](const Arrays& a) { return Arrays{np::name(a[0], 0)}; }}, {                                   \
 #name "_last_keepdims", [](const Arrays& a) { return Arrays{np::name(a[0], {.axis = -1, .keepdims = true})}; } \
   }
-#define CASE(name, ...)                                       \
-  {                                                           \
-    name, [](const Arrays& a) { return Arrays{__VA_ARGS__}; } \
-  }
 
-const RegisterCases unary({
+const RegisterCases unary("numpy", {
     UNARY(negative),
     UNARY(positive),
     UNARY(sign),
@@ -86,7 +82,7 @@ const RegisterCases unary({
     CASE("operator~", ~a[0]),
     CASE("operator!", !a[0]),
 });
-const RegisterCases binary({
+const RegisterCases binary("numpy", {
     BINARY(add),
     BINARY(subtract),
     BINARY(multiply),
@@ -151,7 +147,7 @@ const RegisterCases binary({
            return x;
          }()),
 });
-const RegisterCases reductions({
+const RegisterCases reductions("numpy", {
     REDUCTION(sum),
     REDUCTION(prod),
     REDUCTION(max),
@@ -196,7 +192,7 @@ const RegisterCases reductions({
     CASE("quantile_1_nearest", np::quantile(a[0], 0.4, {.axis = 1, .method = np::QuantileMethod::nearest})),
     CASE("percentile", np::percentile(a[0], 20, {.axis = 0})),
 });
-const RegisterCases creation({
+const RegisterCases creation("numpy", {
     CASE("zeros", np::zeros({2, 3})),
     CASE("ones_int", np::ones({2}, DType::int32)),
     CASE("full", np::full({2, 2}, 3)),
