@@ -232,6 +232,7 @@ class Launcher {
       term_at_.reset();
       if (!cannot_start_said_)
         say(fmt::format("ending the others (SIGTERM, then SIGKILL after {:.0f} s)", options_.grace.count() / 1e3));
+      ended_the_rest_ = true;
       signal_all(SIGTERM);
       kill_at_ = Clock::now() + options_.grace;
     }
@@ -284,7 +285,11 @@ class Launcher {
 
   void note_end(int id, bool signalled) {
     int status = *processes_[id]->status;
-    if (status == 0 || result_ != 0) return;
+    if (status == 0) return;
+    // A process that ends because its gang has failed may be faster than the one at fault.
+    auto follows = [](int s) { return distributed::describe_exit_code(s) != nullptr; };
+    bool first = result_ == 0;
+    if (!first && (!follows(result_) || follows(status) || ended_the_rest_)) return;
     result_ = status;
     if (!cannot_start_said_ && options_.processes > 1) {
       std::string how = signalled ? fmt::format("was ended by signal {} ({})", status - 128, ::strsignal(status - 128))
@@ -293,6 +298,7 @@ class Launcher {
         how += fmt::format(" ({})", meaning);
       say(fmt::format("process {} (pid {}) {}", id, processes_[id]->pid, how));
     }
+    if (!first) return;
     if (!running() || stops_ > 0) return;
     if (cannot_start_said_)
       term_at_ = Clock::now();
@@ -312,7 +318,7 @@ class Launcher {
   Sink out_{1}, err_{2};
   std::vector<std::unique_ptr<Process>> processes_;
   int result_ = 0, stops_ = 0;
-  bool cannot_start_said_ = false, reader_gone_ = false;
+  bool cannot_start_said_ = false, reader_gone_ = false, ended_the_rest_ = false;
   std::optional<Clock::time_point> term_at_, kill_at_, drain_until_;
 };
 

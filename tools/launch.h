@@ -21,7 +21,8 @@ struct LaunchOptions {
 };
 
 // Runs them to the end. Returns the status of the first process that failed (128 + n if signal n ended it), 0 if none
-// did, 127 if the program can't be started.
+// did, 127 if the program can't be started. One that failed by itself goes before one that ended because its gang had
+// failed (81 to 86).
 //
 // Each process is in a process group of its own. All of them end with the launcher, however it ends. SIGINT, SIGTERM,
 // SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on; a second SIGINT or SIGTERM kills. Standard input goes to process

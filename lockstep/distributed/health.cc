@@ -96,6 +96,13 @@ std::optional<Failure> health() {
   return state().failure;
 }
 
+std::optional<Failure> health_within(std::chrono::milliseconds time) {
+  Health& h = state();
+  std::unique_lock lock(h.mutex);
+  h.changed.wait_for(lock, time, [&] { return h.failure.has_value(); });
+  return h.failure;
+}
+
 void throw_if_failed(const std::string& operation) {
   if (auto failure = health()) throw to_error(*failure, operation);
 }
@@ -105,6 +112,7 @@ void fail(Failure failure) {
   std::lock_guard lock(h.mutex);
   if (h.failure) return;
   h.failure = std::move(failure);
+  h.changed.notify_all();
   std::thread(handle_failure, *h.failure, h.policy, h.generation, h.on_failure.next()).detach();
 }
 

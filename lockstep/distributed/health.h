@@ -18,6 +18,8 @@
 namespace lockstep::distributed {
 
 std::optional<Failure> health();  // nullopt: in order
+// The same, after waiting for a failure that may be about to be known.
+std::optional<Failure> health_within(std::chrono::milliseconds time);
 // Throws the failure as an Error(peer, diverged or timeout) of the operation.
 void throw_if_failed(const std::string& operation);
 // The first failure counts, later ones are dropped. Returns at once.

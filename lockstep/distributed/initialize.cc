@@ -150,21 +150,30 @@ void at_exit(int status, void*) {
   }
 }
 
-// Tells the others of an exception that nobody has caught. If it is the gang's own failure, the process ends with that
+constexpr std::chrono::milliseconds time_for_verdict{1500};  // a connection that broke means a failure by then
+
+// What kind of failure of the gang an error is, if it is one.
+std::optional<FailureKind> kind_of(const Error& e) {
+  if (e.code() == ErrorCode::peer) health_within(time_for_verdict);  // who died is known a little later
+  if (auto failure = health()) return failure->kind;
+  if (e.code() == ErrorCode::diverged) return FailureKind::diverged;
+  if (e.code() == ErrorCode::timeout) return FailureKind::stalled;
+  if (e.code() == ErrorCode::peer) return FailureKind::peer_crashed;
+  return std::nullopt;
+}
+
+// Tells the others of an exception that nobody has caught. If it is an error of the gang, the process ends with that
 // failure's exit code; any other ends it as it would without lockstep.
 void at_terminate() {
   Gang& g = gang();
   std::string what = "std::terminate() was called";
-  std::optional<int> status;
+  std::optional<FailureKind> kind;
   if (auto exception = std::current_exception()) {
     try {
       std::rethrow_exception(exception);
     } catch (const Error& e) {
       what = e.what();
-      if (auto failure = health())
-        status = exit_code(failure->kind);
-      else if (e.code() == ErrorCode::diverged)
-        status = exit_diverged;
+      if (process_count() > 1 || health()) kind = kind_of(e);
     } catch (const std::exception& e) {
       what = e.what();
     } catch (...) {
@@ -172,12 +181,17 @@ void at_terminate() {
     }
     what = "uncaught exception: " + what;
   }
-  if (status) {
-    log::error("{}\n  This process ends with exit code {} ({}).", what, *status, describe_exit_code(*status));
-    end_process(*status);
-  }
   std::unique_lock lock(g.mutex, std::try_to_lock);  // whoever holds it may be the one that throws
-  if (lock && !health() && g.channel.client) g.channel.client->report_error(FailureKind::peer_crashed, what);
+  // Of a divergence all have heard who differ, with more than is known here.
+  if (lock && !health() && g.channel.client && kind != FailureKind::diverged)
+    g.channel.client->report_error(kind.value_or(FailureKind::peer_crashed), what);
+  if (kind) {
+    int status = exit_code(*kind);
+    if (auto failure = health(); failure && what.find(failure->message) == std::string::npos)
+      what += "\n  " + failure->message;
+    log::error("{}\n  This process ends with exit code {} ({}).", what, status, to_string(*kind));
+    end_process(status);
+  }
   if (g.previous_terminate != nullptr) g.previous_terminate();
   std::abort();
 }

@@ -23,7 +23,8 @@ def make_cases():
     made = os.path.join(DIRECTORY, "cases")
     if not os.path.exists(made) or os.path.getmtime(made) < os.path.getmtime(MAKE_CASES):
         subprocess.run([PYTHON, MAKE_CASES, DIRECTORY], check=True, timeout=1200)
-    return open(made).read().split()
+    with open(made) as file:
+        return file.read().split()
 
 
 class Gang:

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "lockstep/distributed/agreement.h"
+#include "lockstep/distributed/client.h"
 #include "lockstep/distributed/health.h"
 #include "lockstep/distributed/initialize.h"
 #include "lockstep/distributed/phase.h"
@@ -58,6 +59,15 @@ const std::map<std::string, std::function<int()>> acts = {
     {"sleep",
      [] {
        ld::PhaseScope phase("napping");
+       sleep();
+       return 0;
+     }},
+    {"sleep_known",  // says when the coordinator knows that it sleeps
+     [] {
+       ld::PhaseScope phase("napping");
+       while (ld::client().tasks()[static_cast<std::size_t>(ld::process_index())].phase.find("napping") != 0)
+         std::this_thread::sleep_for(milliseconds(20));
+       say("known");
        sleep();
        return 0;
      }},
