@@ -1,5 +1,12 @@
 #include "lockstep/compile/partition.h"
 
+#include <stdlib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "lockstep/compile/hlo.pb.h"
@@ -9,6 +16,8 @@
 
 namespace lockstep::compile {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string take_by_hook(const pjrt::Client& client, std::string_view program, const std::string& options) {
   std::string module;
@@ -29,29 +38,96 @@ std::string take_by_hook(const pjrt::Client& client, std::string_view program, c
   return module;
 }
 
-std::string take_from_whole_compile(const pjrt::Client& client, std::string_view program, const std::string& options) {
-  auto optimized = client.compile(program, options).optimized_program();
+hlo::ModuleWithConfig parse_hlo(const std::string& bytes, const std::string& origin) {
+  hlo::ModuleWithConfig parsed;
+  if (!parsed.ParseFromString(bytes) || !parsed.has_hlo_module())
+    throw_error(ErrorCode::plugin, "partition", "{} holds no HLO module", origin);
+  return parsed;
+}
+
+// A directory that is gone with all that is in it when this is.
+class ScratchDirectory {
+ public:
+  ScratchDirectory() : path_((fs::temp_directory_path() / "lockstep-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr)
+      throw_error(ErrorCode::io, "partition", "no directory can be made as {}: {}", path_, std::strerror(errno));
+  }
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// XLA's CPU compiler partitions and optimises collectives that its code generator then refuses. What it had by then it
+// writes to a directory, if told to. Empty if the compile ended before.
+std::string take_from_failed_compile(const pjrt::Client& client, std::string_view program, CompileOptions options) {
+  ScratchDirectory scratch;
+  options.overrides["xla_dump_to"] = scratch.path();
+  options.overrides["xla_dump_hlo_as_proto"] = true;
+  try {
+    client.compile(program, serialize(options));
+  } catch (const Error&) {  // the same again
+  }
+  constexpr std::string_view kEnd = "after_optimizations.hlo.pb";
+  for (const auto& entry : fs::directory_iterator(scratch.path())) {
+    std::string name = entry.path().filename().string();
+    if (!name.ends_with(kEnd)) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    return serialize_proto(parse_hlo(bytes, entry.path().string()).hlo_module());
+  }
+  return {};
+}
+
+std::string take_from_whole_compile(const pjrt::Client& client, std::string_view program, CompileOptions options) {
+  options.overrides["xla_backend_optimization_level"] = std::int64_t{0};  // the code is thrown away; HLO stays the same
+  pjrt::LoadedExecutable executable;
+  try {
+    executable = client.compile(program, serialize(options));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::compile) throw;
+    std::string module = take_from_failed_compile(client, program, options);
+    if (module.empty()) throw;
+    return module;
+  }
+  auto optimized = executable.optimized_program();
   if (optimized.format == "hlo") return std::move(optimized.bytes);
-  hlo::ModuleWithConfig with_config;
-  if (optimized.format != "hlo_with_config" || !with_config.ParseFromString(optimized.bytes))
+  if (optimized.format != "hlo_with_config")
     throw_error(ErrorCode::plugin, "partition", "the plugin {} gives optimised programs as {}, not as HLO",
                 client.plugin().path(), optimized.format);
-  return serialize_proto(with_config.hlo_module());
+  return serialize_proto(parse_hlo(optimized.bytes, "the optimised program of " + client.plugin().path()).hlo_module());
 }
 
 }  // namespace
 
 Route best_route(const pjrt::Plugin& plugin) {
-  return pjrt::has_transform_hook(plugin) ? Route::hook : Route::whole_compile;
+  bool has_hook = pjrt::has_transform_hook(plugin);
+  const char* chosen = std::getenv("LOCKSTEP_PARTITION_ROUTE");
+  std::string_view name = chosen == nullptr ? "" : chosen;
+  if (name.empty()) return has_hook ? Route::hook : Route::whole_compile;
+  if (name == "whole_compile") return Route::whole_compile;
+  if (name != "hook")
+    throw_error(ErrorCode::invalid_argument, "partition",
+                "LOCKSTEP_PARTITION_ROUTE={} is none of 'hook' and 'whole_compile'", name);
+  if (!has_hook)
+    throw_error(ErrorCode::plugin, "partition",
+                "LOCKSTEP_PARTITION_ROUTE=hook, but the plugin {} has no XlaTransform hook; leave the variable unset",
+                plugin.path());
+  return Route::hook;
 }
 
 PartitionedProgram partition(const pjrt::Client& partitioner, std::string_view program, const CompileOptions& options,
                              const RewriteOptions& rewriting, Route route) {
   CompileOptions for_all = options;
   for_all.portable = false;
-  std::string bytes = serialize(for_all);
-  std::string module = route == Route::hook ? take_by_hook(partitioner, program, bytes)
-                                            : take_from_whole_compile(partitioner, program, bytes);
+  std::string module = route == Route::hook ? take_by_hook(partitioner, program, serialize(for_all))
+                                            : take_from_whole_compile(partitioner, program, for_all);
   return rewrite(module, options.num_partitions, rewriting);
 }
 

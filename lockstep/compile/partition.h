@@ -10,9 +10,13 @@
 namespace lockstep::compile {
 
 // How to get at the partitioned module: through the XlaTransform hook, which ends the compile before code generation;
-// or, with plugins that lack it, from the optimised program of a whole compile, which costs that compile and refuses
-// what the compiler cannot run itself (on CPU: reductions by and, or, xor; collective-broadcast; ragged-all-to-all).
+// or, with plugins that lack it, from the optimised program of a whole compile, which costs that compile. Collectives
+// that the compiler partitions but cannot run itself (on CPU: reductions by and, or, xor of integers;
+// collective-broadcast; ragged-all-to-all) are then taken from what XLA dumps into a scratch directory before it gives
+// up ($TMPDIR, gone afterwards).
 enum class Route { hook, whole_compile };
+// The hook where there is one. LOCKSTEP_PARTITION_ROUTE=hook or whole_compile decides otherwise; Error(plugin) if there
+// is no hook to take, Error(invalid_argument) for another value.
 Route best_route(const pjrt::Plugin& plugin);
 
 // `partitioner` is a client of at least options.num_partitions devices, virtual ones on CPU; nothing runs on it, and

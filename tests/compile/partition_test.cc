@@ -134,6 +134,41 @@ TEST(Partition, RefusesWithTheCompilersWordsOrOurs) {
   EXPECT_THAT(refusal(manual(all_reduce("%r", "%p", kOverX, "subtract") + kReturn)), HasSubstr("its reduction"));
 }
 
+// The compiler's words if it fails before it has partitioned, ours if it fails because nobody can carry the program.
+TEST(Partition, TheWholeCompileRefusesAsTheHookDoes) {
+  auto refused = [](const std::string& program) -> std::string {
+    try {
+      partition(partitioner(), program, kOptions, {}, Route::whole_compile);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::compile);
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(refused("module @m { nonsense }"), HasSubstr("PJRT_Client_Compile"));
+  EXPECT_THAT(refused(manual(all_reduce("%r", "%p", kOverX, "subtract") + kReturn)), HasSubstr("its reduction"));
+}
+
+TEST(Partition, TheRouteCanBeChosen) {
+  struct Scope {
+    explicit Scope(const char* value) { setenv("LOCKSTEP_PARTITION_ROUTE", value, 1); }
+    ~Scope() { unsetenv("LOCKSTEP_PARTITION_ROUTE"); }
+  };
+  EXPECT_EQ(best_route(cpu_plugin()), Route::hook);
+  {
+    Scope set("whole_compile");
+    EXPECT_EQ(best_route(cpu_plugin()), Route::whole_compile);
+  }
+  Scope set("sideways");
+  try {
+    best_route(cpu_plugin());
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("LOCKSTEP_PARTITION_ROUTE=sideways is none of 'hook' and 'whole_compile'"));
+  }
+}
+
 TEST(Partition, SeveralThreadsAtOnce) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
@@ -263,13 +298,13 @@ TEST(Partition, CountsTheCallsOfALoop) {
 }
 
 // XLA's CPU compiler has no collective-broadcast of its own.
-TEST(Inject, CollectiveBroadcast) {
+TEST_P(Routes, CarryACollectiveBroadcast) {
   std::string program = manual(R"(%r = "stablehlo.collective_broadcast"(%p) <{replica_groups =
       dense<[[2, 0], [1, 3]]> : tensor<2x2xi64>, )" +
                                kChannel + R"(}> : (tensor<4x4xf32>) -> tensor<4x4xf32>
       )" + kReturn);
-  PartitionedProgram partitioned = partition(partitioner(), program, kOptions);
-  Gang gang(partitioned, 2, 2);
+  PartitionedProgram partitioned = partition(partitioner(), program, kOptions, {}, GetParam());
+  Gang gang(partitioned, 2, 2, GetParam());
   auto inputs = numbers(partitioned);
   auto results = gang.run(inputs);
   for (auto [to, from] : {std::pair{0, 2}, {2, 2}, {1, 1}, {3, 1}}) EXPECT_EQ(results[to][0], inputs[from][0].bytes);

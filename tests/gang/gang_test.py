@@ -56,9 +56,9 @@ class Gang:
 
 
 class GangTest(unittest.TestCase):
-    def run_all(self, processes, devices):
+    def run_all(self, processes, devices, **environment):
         names = make_cases()
-        with Gang(processes, devices) as gang:
+        with Gang(processes, devices, **environment) as gang:
             for rank in range(processes):
                 status, out = gang.wait(rank, 900)
                 passed = re.findall(r"^ok (\w+): (\w+)$", out, re.M)
@@ -75,6 +75,9 @@ class GangTest(unittest.TestCase):
 
     def test_one_process_of_four_devices(self):
         self.run_all(1, 4)
+
+    def test_without_the_hook(self):
+        self.run_all(2, 2, LOCKSTEP_PARTITION_ROUTE="whole_compile")
 
     def disturb(self, number, **environment):
         """Sends a signal to process 1 of 2 in the middle of many launches; what process 0 says, and after what time."""

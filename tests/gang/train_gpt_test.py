@@ -39,9 +39,9 @@ class TrainGpt(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.program = [TRAIN, "--text", text_file(self.folder.name), *SMALL]
 
-    def losses(self, processes, devices=1, steps=20):
+    def losses(self, processes, devices=1, steps=20, **environment):
         command = [LOCKSTEP, "run", "-n", str(processes), "--devices-per-process", str(devices), "--", *self.program, "--steps", str(steps)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, env={**os.environ, **environment})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         found = [float(x) for x in re.findall(r"loss:? ([0-9.]+)", done.stdout)]
         self.assertEqual(len(found), steps + 1, done.stdout)  # and the held-out one
@@ -53,6 +53,12 @@ class TrainGpt(unittest.TestCase):
         for processes, devices in ((2, 1), (4, 1), (2, 2)):
             for a, b in zip(alone, self.losses(processes, devices)):  # within 1e-4; they are printed to 4 decimals
                 self.assertAlmostEqual(a, b, delta=1.5e-4, msg=f"{processes} processes, {devices} devices each")
+
+    def test_losses_do_not_depend_on_the_route(self):
+        by_hook = self.losses(2, steps=5, LOCKSTEP_PARTITION_ROUTE="hook")
+        whole = self.losses(2, steps=5, LOCKSTEP_PARTITION_ROUTE="whole_compile")
+        for a, b in zip(by_hook, whole):
+            self.assertAlmostEqual(a, b, delta=1.5e-4)
 
     def test_process_that_returns_first_still_does_its_part(self):
         def loss(processes):
