@@ -68,7 +68,7 @@ class ReduceScatter final : public Reducing {
     std::byte* to = scratch;
     for (std::size_t e = run.first, end = run.first + run.count; e < end;) {
       std::size_t count = std::min(n - e % n, end - e);
-      std::memcpy(to, at(e), count * item);
+      if (count > 0) std::memcpy(to, at(e), count * item);
       to += count * item;
       e += count;
     }

@@ -45,7 +45,7 @@ void Reducing::fold_local(const Run& run, std::byte* to) const {
   Combine combine = combine_function(members.front().inputs[run.leaf].dtype, spec().reduction);
   const std::byte* first = source(members[0], run, to);
   if (members.size() == 1) {
-    if (first != to) std::memcpy(to, first, run_bytes(run));
+    if (first != to && run_bytes(run) > 0) std::memcpy(to, first, run_bytes(run));
     return;
   }
   for (std::size_t i = 1; i < members.size(); ++i) {
@@ -60,7 +60,7 @@ void Reducing::contribute(const Chunk& chunk, std::byte* to) const {
     bool direct = calls().size() == 1 || aligned(to, run);
     std::byte* folded = direct ? to : scratch(1, bytes);
     fold_local(run, folded);
-    if (!direct) std::memcpy(to, folded, bytes);
+    if (!direct && bytes > 0) std::memcpy(to, folded, bytes);
     to += bytes;
   }
 }
@@ -81,6 +81,7 @@ void Reducing::fold(const Chunk& chunk, const std::vector<const std::byte*>& par
   for (const Run& run : chunk.runs) {
     std::byte* to = target(run);
     std::size_t bytes = run_bytes(run);
+    if (bytes == 0) continue;
     if (parts.size() == 1) {
       fold_local(run, to);
       continue;

@@ -50,8 +50,17 @@ void train(int steps) {
   if (odd("never_calls")) pass_time(60);
   sum(x);
   if (odd("stops_calling_new")) pass_time(60);
+  auto plain = ls::jit([](Array x) { return x + 1; });  // line: plain
+  if (act == "swaps" || act == "skips") {               // both know all programs
+    plain(x);
+    step(w, x);
+    other(w, x);
+  }
   for (int i = 0; i < steps; ++i) {
+    if (act == "skips" && !(i == 3 && odd_one())) plain(x);
     if (odd("another_program"))
+      w = other(w, x);
+    else if (i == 3 && odd("swaps"))
       w = other(w, x);
     else
       w = step(w, x);

@@ -134,6 +134,16 @@ class Promises(unittest.TestCase):
                 self.expect(process, 85, "do different things", re.escape(line_of(here)), re.escape(line_of(there)),
                             "first difference", r"process 0.*\n.*process 1")
 
+    def test_another_order_of_known_programs(self):
+        """Found by what each has launched, without a word between the processes before each launch."""
+        for act, here, there in (("swaps", "step", "another_program"), ("skips", "plain", "step")):
+            self.port = free_port()
+            start = time.monotonic()
+            for process in self.all(act):
+                self.expect(process, 85, r"launch \d+ differs: process 0 launches jit\(", "process 1 launches jit",
+                            re.escape(line_of(here)), re.escape(line_of(there)))
+            self.assertLess(time.monotonic() - start, 20)
+
     def test_caught_divergence_is_an_error_of_its_own_kind(self):
         for process in self.all("another_program", PROMISES_CATCH="1"):
             self.expect(process, 3, "caught diverged: jit")

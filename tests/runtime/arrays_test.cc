@@ -26,7 +26,7 @@ HostBox box(const std::vector<std::int32_t>& v, Shape shape) {
 }
 std::vector<std::int32_t> ints(const HostView& view) {
   std::vector<std::int32_t> v(view.bytes().size() / 4);
-  std::memcpy(v.data(), view.data(), view.bytes().size());
+  if (!v.empty()) std::memcpy(v.data(), view.data(), view.bytes().size());
   return v;
 }
 ConcreteArray& concrete(const ValueRef& v) { return *as_concrete(v.get()); }
