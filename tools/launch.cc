@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,13 +16,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "lockstep/distributed/address.h"
 #include "lockstep/distributed/failure.h"
 #include "lockstep/support/error.h"
 #include "tools/output.h"
+#include "tools/remote.h"
 
 namespace lockstep::tools {
 namespace {
@@ -31,33 +36,55 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds partial_line_time{200};
 constexpr milliseconds drain_time{1000};  // for output of descendants that have outlived a process
+constexpr milliseconds time_to_kill_elsewhere{2000};
+constexpr milliseconds pause_before_restart{1000};
 constexpr int cannot_start = 127;
 constexpr int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-
-using Variables = std::vector<std::pair<std::string, std::string>>;
 
 int usable_cores() {
   cpu_set_t set;
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-Variables variables_of(const LaunchOptions& options, const std::string& address, int process) {
-  Variables result{{"JAX_COORDINATOR_ADDRESS", address},
-                   {"JAX_NUM_PROCESSES", std::to_string(options.processes)},
+bool threads_are_set() { return std::getenv("PJRT_NPROC") != nullptr || std::getenv("NPROC") != nullptr; }
+
+// What is to be started, and how often it has been before.
+struct Plan {
+  const LaunchOptions& options;
+  int processes = 1;
+  std::vector<std::string> hosts;  // of each process; empty: this machine
+  std::string address, token;
+  int attempt = 0;
+};
+
+Variables variables_of(const Plan& plan, int process) {
+  const LaunchOptions& options = plan.options;
+  Variables result{{"JAX_COORDINATOR_ADDRESS", plan.address},
+                   {"JAX_NUM_PROCESSES", std::to_string(plan.processes)},
                    {"JAX_PROCESS_ID", std::to_string(process)}};
   if (options.devices_per_process > 0)
     result.emplace_back("JAX_NUM_CPU_DEVICES", std::to_string(options.devices_per_process));
-  if (options.processes > 1 && std::getenv("PJRT_NPROC") == nullptr && std::getenv("NPROC") == nullptr)
-    result.emplace_back("PJRT_NPROC", std::to_string(std::max(1, usable_cores() / options.processes)));
+  if (options.restarts > 0) result.emplace_back("LOCKSTEP_RESTART", std::to_string(plan.attempt));
+  if (plan.hosts.empty() && plan.processes > 1 && !threads_are_set())
+    result.emplace_back("PJRT_NPROC", std::to_string(std::max(1, usable_cores() / plan.processes)));
   return result;
 }
 
-std::string quoted(const std::string& word) {
-  constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string text = "'";
-  for (char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
+// What is executed here for a process.
+std::vector<std::string> words_of(const Plan& plan, int process) {
+  if (plan.hosts.empty()) return plan.options.command;
+  const std::string& host = plan.hosts[static_cast<std::size_t>(process)];
+  RemoteCommand remote{.ssh = plan.options.ssh,
+                       .host = host,
+                       .directory = std::filesystem::current_path(),
+                       .variables = forwarded_variables(plan.options.environment),
+                       .command = plan.options.command};
+  for (const char* name : {"PJRT_NPROC", "NPROC"})
+    if (const char* value = std::getenv(name)) remote.variables.emplace_back(name, value);
+  auto own = variables_of(plan, process);
+  remote.variables.insert(remote.variables.end(), own.begin(), own.end());
+  remote.share_cores = threads_are_set() ? 0 : static_cast<int>(std::ranges::count(plan.hosts, host));
+  return remote_words(remote);
 }
 
 void say(const std::string& text) { fmt::print(stderr, "lockstep run: {}\n", text); }
@@ -121,12 +148,13 @@ struct Process {
   pid_t pid = -1;
   std::optional<int> status;  // once it has ended: its exit status, or 128 + the signal
   Pipe out, err;
+  int control = -1;  // of a process elsewhere: takes names of signals
   std::unique_ptr<LineStream> lines[2];
 };
 
 class Launcher {
  public:
-  explicit Launcher(const LaunchOptions& options) : options_(options) {
+  explicit Launcher(const Plan& plan) : plan_(plan), options_(plan.options) {
     sigset_t caught;
     ::sigemptyset(&caught);
     ::sigaddset(&caught, SIGCHLD);
@@ -136,14 +164,20 @@ class Launcher {
     ::signal(SIGPIPE, SIG_IGN);
   }
 
-  int run(const std::string& address) {
-    int width = static_cast<int>(std::to_string(options_.processes - 1).size());
-    for (int p = 0; p < options_.processes; ++p) {
+  ~Launcher() {
+    ::close(signals_);
+    ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+  }
+  Launcher(const Launcher&) = delete;
+
+  int run() {
+    int width = static_cast<int>(std::to_string(plan_.processes - 1).size());
+    for (int p = 0; p < plan_.processes; ++p) {
       auto& process = *processes_.emplace_back(std::make_unique<Process>());
       std::string prefix = options_.prefix ? fmt::format("[{:>{}}] ", p, width) : "";
       process.lines[0] = std::make_unique<LineStream>(out_, prefix);
       process.lines[1] = std::make_unique<LineStream>(err_, prefix);
-      start(p, process, address);
+      start(p, process);
     }
     while (running() || open_streams()) step();
     for (auto& p : processes_)
@@ -151,13 +185,18 @@ class Launcher {
     for (auto& p : processes_) {
       ::kill(-p->pid, SIGKILL);  // what is left of its group
       ::waitpid(p->pid, nullptr, 0);
+      Pipe::close(p->control);
     }
     return result_;
   }
+  // Whether the gang has failed by itself: not asked to end, not unable to start.
+  bool may_restart() const { return result_ != 0 && stops_ == 0 && !cannot_start_said_ && !reader_gone_; }
 
  private:
-  void start(int id, Process& process, const std::string& address) {
-    Pipe failure;
+  void start(int id, Process& process) {
+    Pipe failure, control;
+    bool elsewhere = !plan_.hosts.empty();
+    std::vector<std::string> command = words_of(plan_, id);
     pid_t launcher = ::getpid();
     pid_t pid = ::fork();
     if (pid < 0) throw_error(ErrorCode::io, "lockstep run", "no process: {}", std::strerror(errno));
@@ -167,16 +206,21 @@ class Launcher {
       if (::getppid() != launcher) ::_exit(cannot_start);
       ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
       ::signal(SIGPIPE, SIG_DFL);
-      if (id != 0 || ::isatty(0)) {
+      if (elsewhere) {
+        ::dup2(control.read, 0);
+      } else if (id != 0 || ::isatty(0)) {
         int null = ::open("/dev/null", O_RDONLY);
         ::dup2(null, 0);
         ::close(null);
       }
       ::dup2(process.out.write, 1);
       ::dup2(process.err.write, 2);
-      for (auto& [name, value] : variables_of(options_, address, id)) ::setenv(name.c_str(), value.c_str(), 1);
+      if (!elsewhere) {
+        for (auto& [name, value] : variables_of(plan_, id)) ::setenv(name.c_str(), value.c_str(), 1);
+        if (!plan_.token.empty()) ::setenv("LOCKSTEP_TOKEN", plan_.token.c_str(), 1);
+      }
       std::vector<char*> words;
-      for (auto& word : options_.command) words.push_back(const_cast<char*>(word.c_str()));
+      for (auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
       words.push_back(nullptr);
       ::execvp(words[0], words.data());
       int error = errno;
@@ -189,11 +233,20 @@ class Launcher {
     Pipe::close(process.out.write);
     Pipe::close(process.err.write);
     Pipe::close(failure.write);
+    if (elsewhere) {
+      process.control = std::exchange(control.write, -1);
+      tell(process, plan_.token);
+    }
     int error = 0;
     if (::read(failure.read, &error, sizeof error) == sizeof error && !cannot_start_said_) {
       cannot_start_said_ = true;
-      say(fmt::format("can't start '{}': {}", options_.command[0], std::strerror(error)));
+      say(fmt::format("can't start '{}': {}", command[0], std::strerror(error)));
     }
+  }
+
+  static void tell(Process& process, const std::string& line) {
+    std::string text = line + "\n";
+    if (process.control >= 0 && ::write(process.control, text.data(), text.size()) < 0) Pipe::close(process.control);
   }
 
   bool running() const {
@@ -214,7 +267,7 @@ class Launcher {
     bool partial = false;
     for (auto& p : processes_) partial = partial || p->lines[0]->partial() || p->lines[1]->partial();
     Clock::time_point wake = Clock::time_point::max();
-    for (auto& t : {kill_at_, term_at_, drain_until_})
+    for (auto& t : {kill_at_, term_at_, cut_at_, drain_until_})
       if (t) wake = std::min(wake, *t);
     if (partial) wake = std::min(wake, Clock::now() + partial_line_time);
     int timeout = -1;
@@ -239,6 +292,11 @@ class Launcher {
     if (kill_at_ && Clock::now() >= *kill_at_) {
       kill_at_.reset();
       signal_all(SIGKILL);
+    }
+    if (cut_at_ && Clock::now() >= *cut_at_) {
+      cut_at_ = Clock::time_point::max();
+      for (auto& p : processes_)
+        if (!p->status) ::kill(-p->pid, SIGKILL);
     }
     if ((out_.broken() || err_.broken()) && !reader_gone_) {
       reader_gone_ = true;
@@ -291,12 +349,18 @@ class Launcher {
     bool first = result_ == 0;
     if (!first && (!follows(result_) || follows(status) || ended_the_rest_)) return;
     result_ = status;
-    if (!cannot_start_said_ && options_.processes > 1) {
+    if (!cannot_start_said_ && (plan_.processes > 1 || !plan_.hosts.empty())) {
       std::string how = signalled ? fmt::format("was ended by signal {} ({})", status - 128, ::strsignal(status - 128))
                                   : fmt::format("exited with status {}", status);
       if (const char* meaning = signalled ? nullptr : distributed::describe_exit_code(status))
         how += fmt::format(" ({})", meaning);
-      say(fmt::format("process {} (pid {}) {}", id, processes_[id]->pid, how));
+      if (plan_.hosts.empty()) {
+        say(fmt::format("process {} (pid {}) {}", id, processes_[id]->pid, how));
+      } else {
+        constexpr int ssh_failed = 255;
+        if (status == ssh_failed) how += fmt::format(" (of {}: no connection, or it broke)", options_.ssh);
+        say(fmt::format("process {} on {} {}", id, plan_.hosts[static_cast<std::size_t>(id)], how));
+      }
     }
     if (!first) return;
     if (!running() || stops_ > 0) return;
@@ -307,10 +371,19 @@ class Launcher {
   }
 
   void signal_all(int signal) {
-    for (auto& p : processes_)
-      if (!p->status || signal == SIGKILL) ::kill(-p->pid, signal);
+    for (auto& p : processes_) {
+      if (p->status && signal != SIGKILL) continue;
+      if (p->control < 0)
+        ::kill(-p->pid, signal);
+      else if (signal != SIGKILL)
+        tell(*p, ::sigabbrev_np(signal));
+      else
+        Pipe::close(p->control);  // which kills over there; what is left of the connection goes a little later
+    }
+    if (signal == SIGKILL && !plan_.hosts.empty() && !cut_at_) cut_at_ = Clock::now() + time_to_kill_elsewhere;
   }
 
+  const Plan& plan_;
   const LaunchOptions& options_;
   sigset_t old_mask_;
   int signals_ = -1;
@@ -319,24 +392,61 @@ class Launcher {
   std::vector<std::unique_ptr<Process>> processes_;
   int result_ = 0, stops_ = 0;
   bool cannot_start_said_ = false, reader_gone_ = false, ended_the_rest_ = false;
-  std::optional<Clock::time_point> term_at_, kill_at_, drain_until_;
+  std::optional<Clock::time_point> term_at_, kill_at_, cut_at_, drain_until_;
 };
+
+std::string new_token() {
+  unsigned char bytes[16];
+  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+    throw_error(ErrorCode::io, "lockstep run", "no random numbers: {}", std::strerror(errno));
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+// As one would type them; without the token, which is made at each start.
+void print_commands(const Plan& plan) {
+  for (int p = 0; p < plan.processes; ++p) {
+    std::string line;
+    if (plan.hosts.empty())
+      for (auto& [name, value] : variables_of(plan, p)) line += fmt::format("{}={} ", name, shell_quoted(value));
+    const char* space = "";
+    for (auto& word : words_of(plan, p)) line += space + shell_quoted(word), space = " ";
+    fmt::print("{}\n", line);
+  }
+}
 
 }  // namespace
 
 int launch(const LaunchOptions& options) {
-  int port = options.port != 0 ? options.port : distributed::free_port();
-  std::string address = fmt::format("127.0.0.1:{}", port);
-  if (options.dry_run) {
-    for (int p = 0; p < options.processes; ++p) {
-      std::string line;
-      for (auto& [name, value] : variables_of(options, address, p)) line += fmt::format("{}={} ", name, quoted(value));
-      for (std::size_t i = 0; i < options.command.size(); ++i) line += (i ? " " : "") + quoted(options.command[i]);
-      fmt::print("{}\n", line);
-    }
-    return 0;
+  Plan plan{.options = options};
+  if (options.hosts.empty()) {
+    plan.processes = options.processes;
+  } else {
+    plan.hosts = place_processes(options.hosts, options.processes);
+    plan.processes = static_cast<int>(plan.hosts.size());
   }
-  return Launcher(options).run(address);
+  if (plan.processes < 1)
+    throw_error(ErrorCode::invalid_argument, "lockstep run", "say how many processes (-n) or on which hosts (--hosts)");
+  if (std::getenv("LOCKSTEP_TOKEN") == nullptr && std::getenv("LOCKSTEP_TOKEN_FILE") == nullptr)
+    plan.token = new_token();
+  else if (const char* token = std::getenv("LOCKSTEP_TOKEN"))
+    plan.token = token;
+  std::string coordinator = options.coordinator;
+  if (coordinator.empty()) {
+    coordinator = plan.hosts.empty() ? "127.0.0.1" : plan.hosts.front();
+    coordinator = coordinator.substr(coordinator.find('@') + 1);  // of user@host
+  }
+  for (;; ++plan.attempt) {
+    plan.address = fmt::format("{}:{}", coordinator, options.port != 0 ? options.port : distributed::free_port());
+    if (options.dry_run) {
+      print_commands(plan);
+      return 0;
+    }
+    Launcher launcher(plan);
+    int status = launcher.run();
+    if (!launcher.may_restart() || plan.attempt >= options.restarts) return status;
+    say(fmt::format("starting again, {} of {} times", plan.attempt + 1, options.restarts));
+    std::this_thread::sleep_for(pause_before_restart);
+  }
 }
 
 }  // namespace lockstep::tools

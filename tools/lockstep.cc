@@ -12,9 +12,21 @@ using lockstep::tools::LaunchOptions;
 
 void add_run(CLI::App& app, LaunchOptions& options) {
   CLI::App* run = app.add_subcommand("run",
-                                     "Start the processes of a gang on this machine: "
+                                     "Start the processes of a gang, here or on other machines: "
                                      "lockstep run -n 2 -- PROGRAM ARGUMENT...");
-  run->add_option("-n,--processes", options.processes, "How many processes")->required()->check(CLI::Range(1, 4096));
+  run->add_option("-n,--processes", options.processes, "How many processes")->check(CLI::Range(1, 4096));
+  run->add_option("--hosts", options.hosts,
+                  "Where, over ssh: HOST or HOST:PROCESSES, separated by commas; by default on this machine")
+      ->delimiter(',');
+  run->add_option("--coordinator", options.coordinator,
+                  "How the hosts reach the first one; by default by its name in --hosts");
+  run->add_option("--ssh", options.ssh, "The command that reaches a host, with options (default ssh)");
+  run->add_option("--env", options.environment,
+                  "NAME or NAME=VALUE for the other hosts, besides JAX_*, LOCKSTEP_* and XLA_FLAGS; may be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  run->add_option("--restarts", options.restarts, "How often to start the gang again after it has failed (default 0)")
+      ->check(CLI::NonNegativeNumber);
   run->add_option("--devices-per-process", options.devices_per_process,
                   "CPU devices of each process (JAX_NUM_CPU_DEVICES); by default the program's own choice")
       ->check(CLI::Range(1, 2048));

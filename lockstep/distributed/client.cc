@@ -95,12 +95,14 @@ void Client::Impl::judge(const std::string& operation, const RpcResult& result, 
     check_usable(operation);
     throw_error(ErrorCode::timeout, operation, "the coordinator at {} has not answered in time", options_.address);
   }
-  if (result.code == RpcResult::unavailable && retry == Retry::yes) {
+  // A server that goes may cancel what it has not answered; this side cancels only when it has failed or closes.
+  bool lost = result.code == RpcResult::unavailable || result.code == RpcResult::cancelled;
+  if (lost && retry == Retry::yes) {
     changed_.wait_for(lock, retry_pause, [&] { return failure_ || closing_; });
     return check_usable(operation);
   }
   check_usable(operation);
-  if (result.code == RpcResult::unavailable) {
+  if (lost) {
     lock.unlock();
     await_verdict(operation);
   }

@@ -145,12 +145,11 @@ std::optional<Detected> choose(std::vector<Detected> found, const std::string& m
   return found.front();
 }
 
+// A host's own name often stands for a loopback address on that host (Debian's 127.0.1.1), though others reach it by
+// another; so only what means the loopback interface everywhere is taken for it.
 std::string default_bind_address(const std::string& text) {
   Address address = parse_address(text, "initialize");
-  std::string error;
-  auto endpoints = resolve(address, error);
-  bool loopback = !endpoints.empty() &&
-                  std::all_of(endpoints.begin(), endpoints.end(), [](const Endpoint& e) { return e.loopback; });
+  bool loopback = address.host == "localhost" || address.host == "::1" || address.host.starts_with("127.");
   return Address{loopback ? address.host : "::", address.port}.text();
 }
 

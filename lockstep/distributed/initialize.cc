@@ -12,6 +12,7 @@
 #include "lockstep/distributed/cluster.h"
 #include "lockstep/distributed/health.h"
 #include "lockstep/distributed/service.h"
+#include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 #include "lockstep/support/location.h"
 #include "lockstep/support/log.h"
@@ -69,7 +70,9 @@ Channel join(const Place& place, const InitializeOptions& given) {
   if (hooks.local_device_count != nullptr)
     options.identity.local_devices = hooks.local_device_count(place.local_device_ids);
   if (hooks.plugin != nullptr) options.identity.plugin = hooks.plugin();
-  if (hooks.settings != nullptr) options.identity.settings = hooks.settings();
+  options.identity.settings = config::program_settings();
+  if (hooks.settings != nullptr)
+    for (auto& [name, value] : hooks.settings()) options.identity.settings[name] = value;
   if (log::enabled(log::Level::warning))
     log::write(log::Level::info,
                fmt::format("process {} of {}, coordinator {} ({}), {}", place.id, place.count, place.address,

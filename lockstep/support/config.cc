@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <set>
+#include <sstream>
 #include <string_view>
 
 #include "lockstep/support/error.h"
@@ -43,6 +45,20 @@ void set_disable_jit(bool on) { flags().value[kDisableJit] = on; }
 void set_enable_checks(bool on) { flags().value[kChecks] = on; }
 std::uint64_t fingerprint() {
   return std::uint64_t{enable_x64()} | std::uint64_t{disable_jit()} << 1 | std::uint64_t{enable_checks()} << 2;
+}
+
+std::map<std::string, std::string> program_settings() {
+  auto text = [](Flag f) { return flags().value[f] ? "true" : "false"; };
+  std::map<std::string, std::string> settings{{"jax_enable_x64", text(kX64)}, {"jax_disable_jit", text(kDisableJit)}};
+  std::set<std::string> xla;
+  std::istringstream words(std::getenv("XLA_FLAGS") ? std::getenv("XLA_FLAGS") : "");
+  for (std::string word; words >> word;)
+    if (!word.starts_with("--xla_dump") && !word.starts_with("--xla_force_host_platform_device_count"))
+      xla.insert(word);
+  std::string flags_text;
+  for (const std::string& word : xla) flags_text += (flags_text.empty() ? "" : " ") + word;
+  settings["XLA_FLAGS"] = flags_text.empty() ? "unset" : flags_text;
+  return settings;
 }
 
 bool environment_bool(const char* name, bool otherwise) {

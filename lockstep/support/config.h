@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,10 @@ void set_disable_jit(bool on);
 void set_enable_checks(bool on);
 // Changes whenever a setting visible on this thread does; part of every cache key.
 std::uint64_t fingerprint();
+
+// The settings, of the whole process, that change which programs are made and what they compute: they have to be equal
+// in all processes of a gang. By JAX's names; XLA_FLAGS without what may differ (dumps, numbers of devices), sorted.
+std::map<std::string, std::string> program_settings();
 
 // An environment variable as a truth value ("1", "true", "yes", "on"; "0", "false", "no", "off", unset: `otherwise`).
 // Throws Error(invalid_argument) for another text.

@@ -97,6 +97,8 @@ TEST(ClusterTest, TheBindAddress) {
   EXPECT_EQ(zero("10.0.0.1:1234"), "[::]:1234");
   EXPECT_EQ(zero("127.0.0.1:1234"), "127.0.0.1:1234") << "loopback stays loopback";
   EXPECT_EQ(zero("[::1]:1234"), "[::1]:1234");
+  EXPECT_EQ(zero("localhost:1234"), "localhost:1234");
+  EXPECT_EQ(zero("node1:1234"), "[::]:1234") << "whatever it stands for here";
   EXPECT_EQ(zero("10.0.0.1:1234", {{"JAX_COORDINATOR_BIND_ADDRESS", "0.0.0.0:99"}}), "0.0.0.0:99");
 }
 

@@ -109,6 +109,9 @@ class Promises(unittest.TestCase):
             self.expect(process, 4, r"jax_enable_x64: false on process 0 \(.*; true on process 1 \(",
                         re.escape(line_of("initialize")))
         self.port = free_port()
+        for process in [self.start(0, XLA_FLAGS="--xla_dump_to=/tmp/x --xla_cpu_enable_fast_math=true"), self.start(1)]:
+            self.expect(process, 4, r"XLA_FLAGS: --xla_cpu_enable_fast_math=true on process 0 \(.*; unset on process 1 \(")
+        self.port = free_port()
         for process in [self.start(0), self.start(1, count=3)]:
             self.expect(process, 4, "num_processes = 3, the coordinator with 2")
 

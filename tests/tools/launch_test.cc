@@ -171,5 +171,34 @@ TEST(LaunchTest, AGangThatLosesAProcessSaysSoBeforeItIsEnded) {
                     HasSubstr("exit code 81 (peer crashed)"), Not(HasSubstr("ending the others"))));
 }
 
+TEST(LaunchTest, AGangHasATokenOfItsOwn) {
+  auto p = run_shell(2, "echo token=$LOCKSTEP_TOKEN");
+  EXPECT_EQ(p.wait(), 0);
+  EXPECT_THAT(p.out(), testing::ContainsRegex("token=[0-9a-f]{32}\n"));
+  auto q = run({"run", "-n", "1", "--", "/bin/sh", "-c", "echo token=$LOCKSTEP_TOKEN"}, {{"LOCKSTEP_TOKEN", "mine"}});
+  EXPECT_EQ(q.wait(), 0);
+  EXPECT_THAT(q.out(), HasSubstr("token=mine\n"));
+}
+
+TEST(LaunchTest, TheProcessAtFaultGivesTheStatus) {
+  // Process 0 ends as one does whose gang has failed, before the one that made it fail.
+  auto p = run_shell(2, "[ $JAX_PROCESS_ID = 0 ] && exit 81; sleep 0.3; exit 9");
+  EXPECT_EQ(p.wait(), 9);
+  EXPECT_THAT(p.err(), AllOf(HasSubstr("exited with status 81 (peer crashed)"), HasSubstr("exited with status 9")));
+}
+
+TEST(LaunchTest, RestartsAGangThatFails) {
+  auto p =
+      run_shell(2, "echo attempt=$LOCKSTEP_RESTART at $JAX_COORDINATOR_ADDRESS; [ $LOCKSTEP_RESTART = 2 ] || exit 3",
+                {"--restarts", "5"});
+  EXPECT_EQ(p.wait(), 0) << p.err();
+  EXPECT_THAT(p.out(), AllOf(HasSubstr("[1] attempt=0"), HasSubstr("[0] attempt=2"), Not(HasSubstr("attempt=3"))));
+  EXPECT_THAT(p.err(), HasSubstr("starting again, 2 of 5 times"));
+  auto q = run_shell(1, "exit 3", {"--restarts", "1"});
+  EXPECT_EQ(q.wait(), 3);
+  auto missing = run({"run", "-n", "1", "--restarts", "5", "--", "/no/such/program"});
+  EXPECT_EQ(missing.wait(), 127) << "is not tried again";
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,0 +1,121 @@
+#include "tools/remote.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "lockstep/support/error.h"
+
+namespace lockstep::tools {
+namespace {
+
+struct Host {
+  std::string name;
+  int processes;  // 0: not said
+};
+
+Host parse_host(const std::string& text) {
+  std::size_t colon = text.find(':');
+  Host host{text.substr(0, colon), 0};
+  if (colon != std::string::npos) {
+    const char* end = text.data() + text.size();
+    auto parsed = std::from_chars(text.data() + colon + 1, end, host.processes);
+    if (parsed.ec != std::errc() || parsed.ptr != end || host.processes < 1) host.name.clear();
+  }
+  if (host.name.empty() || host.name.starts_with('-'))
+    throw_error(ErrorCode::invalid_argument, "lockstep run",
+                "--hosts: '{}' is neither a host nor HOST:PROCESSES, for example node1 or node1:4", text);
+  return host;
+}
+
+}  // namespace
+
+std::string shell_quoted(const std::string& word) {
+  constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string text = "'";
+  for (char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+std::vector<std::string> place_processes(const std::vector<std::string>& hosts, int processes) {
+  std::vector<Host> parsed;
+  int said = 0, unsaid = 0;
+  for (auto& text : hosts) {
+    parsed.push_back(parse_host(text));
+    said += parsed.back().processes;
+    unsaid += parsed.back().processes == 0;
+  }
+  if (processes == 0) processes = said + unsaid;
+  int rest = processes - said;
+  if (rest < unsaid || (unsaid == 0 && rest != 0))
+    throw_error(ErrorCode::invalid_argument, "lockstep run",
+                "{} processes do not fit {}: {} are placed by HOST:PROCESSES, and {} more host{} without a number "
+                "take{} at least one each",
+                processes, fmt::join(hosts, ","), said, unsaid, unsaid == 1 ? "" : "s", unsaid == 1 ? "s" : "");
+  std::vector<std::string> result;
+  for (auto& host : parsed) {
+    int count = host.processes;
+    if (count == 0) {
+      count = (rest + unsaid - 1) / unsaid;
+      rest -= count;
+      --unsaid;
+    }
+    result.insert(result.end(), static_cast<std::size_t>(count), host.name);
+  }
+  return result;
+}
+
+std::vector<std::string> remote_words(const RemoteCommand& remote) {
+  std::string script = "IFS= read -r LOCKSTEP_TOKEN; [ -z \"$LOCKSTEP_TOKEN\" ] || export LOCKSTEP_TOKEN\n";
+  script += fmt::format("cd {} || exit 127\n", shell_quoted(remote.directory));
+  if (remote.share_cores > 0)
+    script += fmt::format("n=$(($(nproc) / {})); [ $n -gt 0 ] || n=1; export PJRT_NPROC=$n\n", remote.share_cores);
+  for (auto& [name, value] : remote.variables) script += fmt::format("export {}={}\n", name, shell_quoted(value));
+  script += "exec 3<&0 </dev/null\nsetsid";
+  for (auto& word : remote.command) script += " " + shell_quoted(word);
+  script +=
+      " 3<&- &\n"
+      "p=$!\n"
+      "(while read -r s <&3; do kill -s \"$s\" -- -$p || kill -s \"$s\" $p; done; kill -s KILL -- -$p $p) "
+      ">/dev/null 2>&1 &\n"
+      "wait $p; c=$?\n"
+      "kill $! 2>/dev/null; kill -s KILL -- -$p 2>/dev/null\n"
+      "exit $c";
+  std::vector<std::string> words;
+  std::istringstream ssh(remote.ssh);
+  for (std::string word; ssh >> word;) words.push_back(word);
+  if (words.empty()) throw_error(ErrorCode::invalid_argument, "lockstep run", "--ssh names no command");
+  words.insert(words.end(), {remote.host, "exec sh -c " + shell_quoted(script)});
+  return words;
+}
+
+Variables forwarded_variables(const std::vector<std::string>& asked) {
+  Variables result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const char* equals = std::strchr(*entry, '=');
+    if (equals == nullptr) continue;
+    std::string name(*entry, static_cast<std::size_t>(equals - *entry));
+    bool secret = name == "LOCKSTEP_TOKEN";
+    if (!secret && (name.starts_with("JAX_") || name.starts_with("LOCKSTEP_") || name == "XLA_FLAGS"))
+      result.emplace_back(name, equals + 1);
+  }
+  for (auto& text : asked) {
+    std::size_t equals = text.find('=');
+    std::string name = text.substr(0, equals);
+    if (name.empty() ||
+        name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos)
+      throw_error(ErrorCode::invalid_argument, "lockstep run", "--env: '{}' is neither NAME nor NAME=VALUE", text);
+    if (equals != std::string::npos)
+      result.emplace_back(name, text.substr(equals + 1));
+    else if (const char* value = std::getenv(name.c_str()))
+      result.emplace_back(name, value);
+  }
+  return result;
+}
+
+}  // namespace lockstep::tools
