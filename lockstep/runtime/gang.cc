@@ -33,9 +33,13 @@ class ControlStore final : public collectives::Store {
 };
 
 struct State {
+  struct Slot {
+    std::unique_ptr<MeshChannel> channel;
+    bool carries = false;
+  };
   std::mutex mutex;
   std::unique_ptr<collectives::Engine> engine;
-  std::map<std::uint32_t, std::unique_ptr<MeshChannel>> channels;
+  std::map<std::uint32_t, Slot> channels;
   distributed::Subscription failure;
 };
 State& state() {
@@ -95,29 +99,32 @@ collectives::Engine& engine() {
   return *s.engine;
 }
 
-MeshChannel& channel(const Mesh& mesh) {
-  collectives::Engine& e = engine();
+MeshChannel& channel(const Mesh& mesh, bool carries) {
+  collectives::Engine* e = carries ? &engine() : nullptr;
   State& s = state();
   std::lock_guard lock(s.mutex);
   auto& slot = s.channels[mesh.id()];
-  if (!slot) {
-    collectives::Communicator c;
-    // The same number in every process: a hash of the devices and axes, not of when the mesh was made here.
-    std::string text = to_string(mesh);
-    for (int id : mesh.device_ids()) {
-      c.processes.push_back(backend().device(id).process_index);
-      text += "," + std::to_string(id);
-    }
-    std::uint64_t h = 1469598103934665603u;
-    for (unsigned char ch : text) h = (h ^ ch) * 1099511628211u;
-    c.id = h;
+  bool known = slot.channel != nullptr;
+  if (known && (slot.carries || !carries)) return *slot.channel;
+  collectives::Communicator c;
+  // The same number in every process: a hash of the devices and axes, not of when the mesh was made here.
+  std::string text = to_string(mesh);
+  for (int id : mesh.device_ids()) {
+    c.processes.push_back(backend().device(id).process_index);
+    text += "," + std::to_string(id);
+  }
+  std::uint64_t h = 1469598103934665603u;
+  for (unsigned char ch : text) h = (h ^ ch) * 1099511628211u;
+  c.id = h;
+  if (!known) {
     std::vector<int> processes = c.processes;
     std::sort(processes.begin(), processes.end());
     processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
-    slot = std::make_unique<MeshChannel>(h, std::move(processes));
-    e.add_communicator(std::move(c));
+    slot.channel = std::make_unique<MeshChannel>(h, std::move(processes));
   }
-  return *slot;
+  if (carries) e->add_communicator(std::move(c));
+  slot.carries = carries;
+  return *slot.channel;
 }
 
 void MeshChannel::launch(const std::function<void(std::uint64_t)>& issue) {

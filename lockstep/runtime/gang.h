@@ -36,7 +36,8 @@ class MeshChannel {
 
 // The engine, made on first use: connects to the other processes of the gang if there are any.
 collectives::Engine& engine();
-MeshChannel& channel(const Mesh& mesh);
+// `carries`: the engine is to carry the collectives of programs over the mesh, not the plugin.
+MeshChannel& channel(const Mesh& mesh, bool carries = true);
 
 // From now on the end of the process waits for the launches in flight before anything that exists now is taken down:
 // the plugin's own statics, which may be made as late as during a compile, must outlive them. To be called after each
