@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The one set-up step of quickstart.sh and test.sh: Debian packages (packages.txt) and the pinned wheels (wheels.txt),
 # fetched by pip, checked by SHA-256, cached in ${XDG_CACHE_HOME:-~/.cache}/lockstep and unpacked into .deps/. With
-# --tests also the packages marked "test" and the virtual environment .venv/ that the oracle tests compare with.
+# --tests also the packages marked "test", the plugins of test-wheels.txt, and the virtual environment .venv/ that the
+# oracle tests compare with.
 # What is there already is neither fetched nor unpacked again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -140,6 +141,23 @@ install_wheels() {
   printf '%s\n' "$stamp" >.deps/stamp
 }
 
+install_test_plugins() {
+  local stamp name version sha file new=.deps/new-test-plugins
+  stamp=$(grep -v '^#' scripts/test-wheels.txt)
+  if [[ -f .deps/test-plugins/stamp && $(<.deps/test-plugins/stamp) == "$stamp" ]]; then return 0; fi
+  rm -rf $new
+  while read -r name version sha file; do
+    fetch_wheel "$name" "$version" "$sha" "$file" </dev/null
+    case $name in
+      fastatomstruct-xla-cpu) unpack "$file" 'fastatomstruct_xla_cpu/libpjrt_cpu.so' $new/api-0.106 ;;
+      xla-cpu-pjrt) unpack "$file" 'xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so' $new/api-0.81 ;;
+    esac
+  done <<<"$stamp"
+  printf '%s\n' "$stamp" >$new/stamp
+  rm -rf .deps/test-plugins
+  mv $new .deps/test-plugins
+}
+
 make_venv() {
   cmp -s scripts/oracle-requirements.txt .venv/requirements.txt && return
   say "making .venv with JAX for the oracle tests"
@@ -157,5 +175,8 @@ flock -w 1800 9 || die "another set-up has held $cache/setup.lock for half an ho
 install_packages
 check_tools
 install_wheels
-if $with_tests; then make_venv; fi
+if $with_tests; then
+  install_test_plugins
+  make_venv
+fi
 say "ready"

@@ -5,6 +5,7 @@
 #include "lockstep/distributed/identity.h"
 #include "lockstep/support/error.h"
 #include "tools/launch.h"
+#include "tools/plugins.h"
 
 namespace {
 
@@ -52,6 +53,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   LaunchOptions options;
   add_run(app, options);
+  CLI::App* plugins = app.add_subcommand("plugins", "List the PJRT plugins found here, and why any is rejected");
   CLI::App* version = app.add_subcommand("version", "Print the version and the build");
   CLI11_PARSE(app, argc, argv);
   try {
@@ -59,6 +61,7 @@ int main(int argc, char** argv) {
       std::printf("lockstep %s\n", lockstep::distributed::build_id().c_str());
       return 0;
     }
+    if (plugins->parsed()) return lockstep::tools::list_plugins();
     return lockstep::tools::launch(options);
   } catch (const lockstep::Error& e) {
     std::fprintf(stderr, "%s\n", e.what());

@@ -11,11 +11,13 @@
 
 namespace lockstep {
 
+// Of one run of one device's part. Where the plugin does not tell (CPU), counted from the optimised program by the
+// rules of XLA's own analysis, except that a loop counts as often as it runs, if that is known.
 struct CostAnalysis {
   double flops = 0, bytes_accessed = 0, transcendentals = 0;
-  std::map<std::string, double> all;  // everything the plugin tells, by XLA's names
+  std::map<std::string, double> all;  // by XLA's names, with what else the plugin tells
 };
-struct MemoryAnalysis {  // bytes
+struct MemoryAnalysis {  // bytes, as the plugin tells them, of one device
   std::int64_t argument_size_in_bytes = 0, output_size_in_bytes = 0, alias_size_in_bytes = 0, temp_size_in_bytes = 0,
                generated_code_size_in_bytes = 0;
 };

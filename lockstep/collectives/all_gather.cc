@@ -99,7 +99,8 @@ class AllGather final : public Meeting {
   void place(std::size_t leaf, int position, const std::byte* input) {
     if (local_calls().front().inputs[leaf].bytes == 0) return;
     std::size_t n = block_bytes(leaf);
-    for (std::int64_t x = 0; n > 0 && x < spec().outer[leaf]; ++x) std::memcpy(block_at(leaf, position, x), input + x * n, n);
+    for (std::int64_t x = 0; n > 0 && x < spec().outer[leaf]; ++x)
+      std::memcpy(block_at(leaf, position, x), input + x * n, n);
   }
   void one_is_here() {
     if (--missing_ > 0) return;

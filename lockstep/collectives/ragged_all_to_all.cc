@@ -78,7 +78,8 @@ class RaggedAllToAll final : public Meeting {
     for (Call& call : local_calls()) {
       // The rows follow the initial value.
       work(call.outputs[0].bytes, [this, &call] {
-        if (call.outputs[0].bytes > 0) std::memcpy(call.outputs[0].data, call.inputs[kInitial].data, call.outputs[0].bytes);
+        if (call.outputs[0].bytes > 0)
+          std::memcpy(call.outputs[0].data, call.inputs[kInitial].data, call.outputs[0].bytes);
         for (std::size_t s = 0; s < plan().sites.size(); ++s) {
           for (int from : plan().sites[s].positions) receive_from(call, static_cast<int>(s), from);
         }

@@ -1,14 +1,18 @@
 // A program over a mesh: partitioned here, executed by every process on its own devices, one partition per launch
 // (partition.h, inject.h). Collectives go through the gang's engine, whether the partitions are in one process or many.
+// Where the plugin does all that itself it is compiled once for all partitions, and each process launches its own.
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "lockstep/compile/inject.h"
+#include "lockstep/compile/optimized.h"
 #include "lockstep/compile/options.h"
 #include "lockstep/compile/partition.h"
 #include "lockstep/compile/placement.h"
 #include "lockstep/compile/result_shardings.h"
+#include "lockstep/pjrt/ffi.h"
 #include "lockstep/runtime/arrays.h"
 #include "lockstep/runtime/backend.h"
 #include "lockstep/runtime/collective_handler.h"
@@ -23,6 +27,22 @@ namespace {
 using runtime::as_concrete;
 using runtime::ConcreteArray;
 
+Route route_of(const Mesh& mesh) {
+  runtime::Backend& b = runtime::backend();
+  if (b.plugin_spans_processes()) return Route::native;
+  const pjrt::Plugin& plugin = b.client().plugin();
+  Route route = best_route(plugin);
+  bool local = Placement::of(named_sharding(mesh, PartitionSpec())).is_fully_addressable();
+  if (route == Route::native && !local)
+    throw_error(
+        ErrorCode::plugin, "jit",
+        "the mesh {} has devices of several processes, which the CPU plugin {} (PJRT C API {}.{}) cannot run {}; "
+        "use the plugin that comes with lockstep",
+        to_string(mesh), plugin.path(), plugin.major_version(), plugin.minor_version(),
+        pjrt::has_ffi(plugin) ? "by LOCKSTEP_PARTITION_ROUTE=native" : "without an FFI extension that lockstep knows");
+  return route;
+}
+
 class MeshProgram final : public Program {
  public:
   MeshProgram(Lowered lowered, AvalList in_avals, AvalList out_avals)
@@ -31,7 +51,8 @@ class MeshProgram final : public Program {
         out_avals_(std::move(out_avals)),
         replicated_(&named_sharding(lowered_.mesh, PartitionSpec())),
         local_(Placement::of(*replicated_).local()),
-        channel_(runtime::channel(lowered_.mesh)),
+        route_(route_of(lowered_.mesh)),
+        channel_(runtime::channel(lowered_.mesh, route_ != Route::native)),
         name_(std::make_shared<const std::string>("jit(" + lowered_.name + ")")) {
     runtime::Backend& b = runtime::backend();
     CompileOptions options;
@@ -39,14 +60,21 @@ class MeshProgram final : public Program {
     for (auto* s : lowered_.out) options.propagate_to_results.push_back(s == nullptr);
     RewriteOptions rewriting;
     rewriting.background = local_.size() > 1;
+    if (route_ == Route::native)
+      for (int id : lowered_.mesh.device_ids()) options.device_assignment.push_back(b.plugin_id(id));
     auto take = [&] {
-      partitioned_ =
-          partition(b.partitioner(static_cast<int>(options.num_partitions)), lowered_.text, options, rewriting);
+      if (route_ == Route::native)
+        executable_ = b.client().compile(lowered_.text, serialize(options));
+      else
+        partitioned_ = partition(b.partitioner(static_cast<int>(options.num_partitions)), lowered_.text, options,
+                                 rewriting, route_);
     };
     take();
     std::vector<std::optional<PartitionSpec>> specs(out_avals_.size(), PartitionSpec());
-    if (options.num_partitions > 1) {
-      specs = result_specs(partitioned_.module, lowered_.mesh, out_avals_);
+    bool open = std::any_of(lowered_.out.begin(), lowered_.out.end(), [](auto* s) { return s == nullptr; });
+    if (options.num_partitions > 1 && open) {
+      specs = result_specs(route_ == Route::native ? optimized_hlo(executable_) : partitioned_.module, lowered_.mesh,
+                           out_avals_);
       bool again = false;
       for (std::size_t i = 0; i < specs.size(); ++i)
         if (lowered_.out[i] == nullptr && !specs[i]) {  // a layout that no spec says: every device gets the whole
@@ -60,11 +88,13 @@ class MeshProgram final : public Program {
       const Sharding* s = lowered_.out[i];
       if (s == nullptr) s = &named_sharding(lowered_.mesh, *specs[i]);
       out_.push_back(s);
+      if (route_ == Route::native) continue;
       LS_CHECK(Shape(partitioned_.results[i].dims) == s->shard_shape(out_avals_[i]->shape),
                "result {} of {}: {} laid out as {} in parts of {}", i, lowered_.name, out_avals_[i]->text,
                to_string(*s), to_string(Shape(partitioned_.results[i].dims)));
     }
-    executable_ = inject(b.client(), partitioned_);
+    if (route_ == Route::native) return;
+    executable_ = inject(b.client(), partitioned_, {}, route_);
     runtime::drain_before_exit();
     program_ = std::make_shared<runtime::CollectiveProgram>(runtime::engine(), channel_.communicator());
   }
@@ -98,6 +128,7 @@ class MeshProgram final : public Program {
     const pjrt::Plugin& plugin = runtime::backend().client().plugin();
     const PJRT_Api* api = plugin.api();
     channel_.launch({program_id_, name_, where}, [&](std::uint64_t number) {
+      if (route_ == Route::native) return launch_all(in, results, kept_anyway);
       for (std::size_t l = 0; l < local_.size(); ++l) {
         for (std::size_t i = 0; i < in.size(); ++i) inputs[i] = in[i]->slot(l).raw();
         std::fill(outputs.begin(), outputs.end(), nullptr);
@@ -114,12 +145,11 @@ class MeshProgram final : public Program {
 
   const std::string& stablehlo() const override { return lowered_.text; }
   std::string compiled_text() const override { return executable_.optimized_program().bytes; }
-  std::map<std::string, double> cost_analysis() const override {
-    return executable_.cost_analysis().value_or(std::map<std::string, double>());
-  }
+  std::map<std::string, double> cost_analysis() const override { return cost_of(executable_); }
   pjrt::CompiledMemoryStats memory_analysis() const override { return executable_.memory_stats(); }
   std::vector<CollectiveReport> collectives() const override {
     std::vector<CollectiveReport> out;
+    if (route_ == Route::native) return native_collectives(optimized_hlo(executable_), lowered_.mesh.size());
     for (auto& c : partitioned_.collectives)
       out.push_back({collectives::to_string(c.spec.op), c.spec.name, c.bytes, c.calls});
     return out;
@@ -150,6 +180,18 @@ class MeshProgram final : public Program {
     return as_concrete(moved.back().get());
   }
 
+  void launch_all(const std::vector<ConcreteArray*>& in, std::vector<std::vector<pjrt::Buffer>>& results,
+                  std::span<const std::int64_t> kept_anyway) const {
+    std::vector<std::vector<PJRT_Buffer*>> inputs(local_.size()),
+        outputs(local_.size(), std::vector<PJRT_Buffer*>(results.size()));
+    for (std::size_t l = 0; l < local_.size(); ++l)
+      for (ConcreteArray* a : in) inputs[l].push_back(a->slot(l).raw());
+    executable_.launch_all(inputs, outputs, {.non_donatable_inputs = kept_anyway});
+    for (std::size_t l = 0; l < local_.size(); ++l)
+      for (std::size_t i = 0; i < results.size(); ++i)
+        results[i].emplace_back(runtime::backend().client().api(), outputs[l][i]);
+  }
+
   // Once, before the first launch: the processes compare programs.
   void agree(LocationId where) {
     std::lock_guard lock(agree_mutex_);
@@ -169,6 +211,7 @@ class MeshProgram final : public Program {
   AvalList in_avals_, out_avals_;
   const Sharding* replicated_;
   std::span<const Placement::Shard> local_;
+  const Route route_;
   runtime::MeshChannel& channel_;
   PartitionedProgram partitioned_;
   std::vector<const Sharding*> out_;

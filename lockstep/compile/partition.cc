@@ -10,7 +10,9 @@
 #include <string>
 
 #include "lockstep/compile/hlo.pb.h"
+#include "lockstep/compile/optimized.h"
 #include "lockstep/compile/wire.h"
+#include "lockstep/pjrt/ffi.h"
 #include "lockstep/pjrt/transform.h"
 #include "lockstep/support/error.h"
 
@@ -36,13 +38,6 @@ std::string take_by_hook(const pjrt::Client& client, std::string_view program, c
     throw_error(ErrorCode::plugin, "partition", "the plugin {} compiled without calling its transform hook",
                 client.plugin().path());
   return module;
-}
-
-hlo::ModuleWithConfig parse_hlo(const std::string& bytes, const std::string& origin) {
-  hlo::ModuleWithConfig parsed;
-  if (!parsed.ParseFromString(bytes) || !parsed.has_hlo_module())
-    throw_error(ErrorCode::plugin, "partition", "{} holds no HLO module", origin);
-  return parsed;
 }
 
 // A directory that is gone with all that is in it when this is.
@@ -80,7 +75,8 @@ std::string take_from_failed_compile(const pjrt::Client& client, std::string_vie
     if (!name.ends_with(kEnd)) continue;
     std::ifstream file(entry.path(), std::ios::binary);
     std::string bytes((std::istreambuf_iterator<char>(file)), {});
-    return serialize_proto(parse_hlo(bytes, entry.path().string()).hlo_module());
+    hlo::ModuleWithConfig parsed;  // a HloProto, whose first field is the module too
+    if (parsed.ParseFromString(bytes) && parsed.has_hlo_module()) return serialize_proto(parsed.hlo_module());
   }
   return {};
 }
@@ -96,34 +92,40 @@ std::string take_from_whole_compile(const pjrt::Client& client, std::string_view
     if (module.empty()) throw;
     return module;
   }
-  auto optimized = executable.optimized_program();
-  if (optimized.format == "hlo") return std::move(optimized.bytes);
-  if (optimized.format != "hlo_with_config")
-    throw_error(ErrorCode::plugin, "partition", "the plugin {} gives optimised programs as {}, not as HLO",
-                client.plugin().path(), optimized.format);
-  return serialize_proto(parse_hlo(optimized.bytes, "the optimised program of " + client.plugin().path()).hlo_module());
+  return optimized_hlo(executable);
 }
 
 }  // namespace
 
 Route best_route(const pjrt::Plugin& plugin) {
-  bool has_hook = pjrt::has_transform_hook(plugin);
+  bool has_hook = pjrt::has_transform_hook(plugin), has_ffi = pjrt::has_ffi(plugin);
+  Route best = !has_ffi ? Route::native : has_hook ? Route::hook : Route::whole_compile;
   const char* chosen = std::getenv("LOCKSTEP_PARTITION_ROUTE");
   std::string_view name = chosen == nullptr ? "" : chosen;
-  if (name.empty()) return has_hook ? Route::hook : Route::whole_compile;
-  if (name == "whole_compile") return Route::whole_compile;
-  if (name != "hook")
+  if (name.empty()) return best;
+  auto need = [&](bool has, const char* what) {
+    if (!has)
+      throw_error(ErrorCode::plugin, "partition",
+                  "LOCKSTEP_PARTITION_ROUTE={}, but the plugin {} (PJRT C API {}.{}) has no {}", name, plugin.path(),
+                  plugin.major_version(), plugin.minor_version(), what);
+  };
+  constexpr const char* ffi = "FFI extension that lockstep knows";
+  if (name == "native") return Route::native;
+  if (name == "hook") {
+    need(has_ffi, ffi);
+    need(has_hook, "XlaTransform hook");
+    return Route::hook;
+  }
+  if (name != "whole_compile")
     throw_error(ErrorCode::invalid_argument, "partition",
-                "LOCKSTEP_PARTITION_ROUTE={} is none of 'hook' and 'whole_compile'", name);
-  if (!has_hook)
-    throw_error(ErrorCode::plugin, "partition",
-                "LOCKSTEP_PARTITION_ROUTE=hook, but the plugin {} has no XlaTransform hook; leave the variable unset",
-                plugin.path());
-  return Route::hook;
+                "LOCKSTEP_PARTITION_ROUTE={} is none of 'hook', 'whole_compile' and 'native'", name);
+  need(has_ffi, ffi);
+  return Route::whole_compile;
 }
 
 PartitionedProgram partition(const pjrt::Client& partitioner, std::string_view program, const CompileOptions& options,
                              const RewriteOptions& rewriting, Route route) {
+  LS_CHECK(route != Route::native, "a native program is not partitioned");
   CompileOptions for_all = options;
   for_all.portable = false;
   std::string module = route == Route::hook ? take_by_hook(partitioner, program, serialize(for_all))

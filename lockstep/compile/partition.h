@@ -13,10 +13,12 @@ namespace lockstep::compile {
 // or, with plugins that lack it, from the optimised program of a whole compile, which costs that compile. Collectives
 // that the compiler partitions but cannot run itself (on CPU: reductions by and, or, xor of integers;
 // collective-broadcast; ragged-all-to-all) are then taken from what XLA dumps into a scratch directory before it gives
-// up ($TMPDIR, gone afterwards).
-enum class Route { hook, whole_compile };
-// The hook where there is one. LOCKSTEP_PARTITION_ROUTE=hook or whole_compile decides otherwise; Error(plugin) if there
-// is no hook to take, Error(invalid_argument) for another value.
+// up ($TMPDIR, gone afterwards). Or not at all: the plugin runs the program on all its devices by itself, which on CPU
+// are those of one process.
+enum class Route { hook, whole_compile, native };
+// The hook where there is one, a whole compile where there is not, native if the plugin lacks what collectives of ours
+// need. LOCKSTEP_PARTITION_ROUTE=hook, whole_compile or native decides otherwise; Error(plugin) if the plugin lacks
+// what that needs, Error(invalid_argument) for another value.
 Route best_route(const pjrt::Plugin& plugin);
 
 // `partitioner` is a client of at least options.num_partitions devices, virtual ones on CPU; nothing runs on it, and

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "lockstep/compile/optimized.h"
 #include "lockstep/compile/options.h"
 #include "lockstep/compile/placement.h"
 #include "lockstep/distributed/phase.h"
@@ -18,7 +19,10 @@ class LocalProgram final : public Program {
  public:
   LocalProgram(Lowered lowered, AvalList out_avals)
       : lowered_(std::move(lowered)), out_avals_(std::move(out_avals)), api_(runtime::backend().client().api()) {
-    executable_ = runtime::backend().client().compile(lowered_.text, serialize(CompileOptions()));
+    runtime::Backend& b = runtime::backend();
+    CompileOptions options;
+    if (b.plugin_spans_processes()) options.device_assignment = {b.default_device().id()};
+    executable_ = b.client().compile(lowered_.text, serialize(options));
   }
 
   void run(std::span<Value* const> args, ValueRef* outs, LocationId where) override {
@@ -52,9 +56,7 @@ class LocalProgram final : public Program {
 
   const std::string& stablehlo() const override { return lowered_.text; }
   std::string compiled_text() const override { return executable_.optimized_program().bytes; }
-  std::map<std::string, double> cost_analysis() const override {
-    return executable_.cost_analysis().value_or(std::map<std::string, double>());
-  }
+  std::map<std::string, double> cost_analysis() const override { return cost_of(executable_); }
   pjrt::CompiledMemoryStats memory_analysis() const override { return executable_.memory_stats(); }
 
  private:

@@ -35,6 +35,7 @@ class Program {
 
   virtual const std::string& stablehlo() const = 0;
   virtual std::string compiled_text() const = 0;  // the optimised HLO, as the plugin gives it
+  // Of one device's part: what the plugin tells, or else (CPU) counted from the optimised program: optimized.h.
   virtual std::map<std::string, double> cost_analysis() const = 0;
   virtual pjrt::CompiledMemoryStats memory_analysis() const = 0;
   // The collectives that one launch runs; none on one device.

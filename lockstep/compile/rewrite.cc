@@ -10,6 +10,7 @@
 #include "lockstep/compile/groups.h"
 #include "lockstep/compile/hlo.pb.h"
 #include "lockstep/compile/shapes.h"
+#include "lockstep/compile/trip_count.h"
 #include "lockstep/compile/wire.h"
 #include "lockstep/runtime/collective_handler.h"
 #include "lockstep/support/error.h"
@@ -36,18 +37,6 @@ std::string attribute(std::string_view text) {
       out += static_cast<char>(c);
   }
   return out + '"';
-}
-
-// The number in ..."known_trip_count":{"n":"5"}..., XLA's note on a while loop.
-std::optional<std::int64_t> known_trip_count(const hlo::Instruction& loop) {
-  constexpr std::string_view key = "\"known_trip_count\":{\"n\":\"";
-  std::string_view text = loop.backend_config();
-  std::size_t at = text.find(key);
-  if (at == text.npos) return std::nullopt;
-  text.remove_prefix(at + key.size());
-  std::int64_t n = 0;
-  if (std::from_chars(text.data(), text.data() + text.size(), n).ec != std::errc()) return std::nullopt;
-  return n;
 }
 
 bool is_asynchronous(std::string_view opcode) {
@@ -157,7 +146,7 @@ class Rewriter {
       if (caller.opcode() == "async-start") refuse(instruction, "its asynchronous form is not supported");
       if (caller.opcode() == "while") {
         out.in_loop = true;
-        auto trips = known_trip_count(caller);
+        auto trips = known_trip_count(caller.backend_config());
         bool is_condition = caller.called_computation_ids(0) != id;
         if (trips && out.calls)
           *out.calls *= *trips + (is_condition ? 1 : 0);

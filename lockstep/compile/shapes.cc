@@ -42,6 +42,11 @@ pjrt::TensorType tensor_type(const hlo::Shape& leaf, const std::string& what) {
   return {type->dtype, {leaf.dimensions().begin(), leaf.dimensions().end()}};
 }
 
+double element_bytes(std::int32_t element_type) {
+  const Type* type = find_type(element_type);
+  return type == nullptr ? 0 : static_cast<double>(itemsize(type->dtype));
+}
+
 std::int64_t byte_size(const pjrt::TensorType& type) {
   auto bytes = static_cast<std::int64_t>(itemsize(type.dtype));
   for (std::int64_t d : type.dims) bytes *= d;

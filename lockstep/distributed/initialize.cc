@@ -54,6 +54,7 @@ std::string token_of(const InitializeOptions& options) {
 }
 
 std::string devices_text(int devices) {
+  if (devices == 0) return "devices counted by the plugin";
   return devices == 1 ? "1 local device" : fmt::format("{} local devices", devices);
 }
 

@@ -53,6 +53,16 @@ void throw_missing_function(const PJRT_Api* api, const char* function) {
               api->pjrt_api_version.major_version, api->pjrt_api_version.minor_version, api->struct_size);
 }
 
+void throw_plugin_exception(const char* function) {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    throw_error(ErrorCode::plugin, function, "the plugin threw an exception: {}", error.what());
+  } catch (...) {
+    throw_error(ErrorCode::plugin, function, "the plugin threw an exception of an unknown type");
+  }
+}
+
 void log_in_destructor(const Error& error) noexcept {
   try {
     log::warning("{}", error.what());

@@ -22,6 +22,8 @@ Error take_error(const PJRT_Api* api, PJRT_Error* error, const char* operation, 
 PJRT_Error_Code code_of(const PJRT_Api* api, const PJRT_Error* error);
 [[noreturn]] void throw_missing_function(const PJRT_Api* api, const char* function);
 void log_in_destructor(const Error& error) noexcept;
+// To be called where something thrown by a plugin was caught: C functions should not throw, but some do.
+[[noreturn]] void throw_plugin_exception(const char* function);
 
 template <std::size_t N>
 struct Literal {
@@ -86,13 +88,17 @@ class Call {
     if (!available(api)) [[unlikely]]
       throw_missing_function(api, Name.text);
     into_plugin();
-    if constexpr (std::is_void_v<Result>) {
-      (api->*Slot)(&args_);
-      out_of_plugin();
-    } else {
-      Result result = (api->*Slot)(&args_);
-      out_of_plugin();
-      return result;
+    try {
+      if constexpr (std::is_void_v<Result>) {
+        (api->*Slot)(&args_);
+        out_of_plugin();
+      } else {
+        Result result = (api->*Slot)(&args_);
+        out_of_plugin();
+        return result;
+      }
+    } catch (...) {
+      throw_plugin_exception(Name.text);
     }
   }
 

@@ -147,7 +147,18 @@ Client::Client(const Plugin& plugin, ClientOptions options) : plugin_(plugin), s
     create(api());
   }
   client_ = create->client;
+  if (client_ == nullptr)
+    throw_error(ErrorCode::plugin, "PJRT_Client_Create", "the plugin {} gave neither a client nor an error",
+                plugin_.path());
+  try {
+    describe();
+  } catch (...) {
+    destroy();
+    throw;
+  }
+}
 
+void Client::describe() {
   LS_PJRT(PJRT_Client_PlatformName) name;
   name->client = client_;
   name(api());
@@ -174,7 +185,9 @@ Client::Client(const Plugin& plugin, ClientOptions options) : plugin_(plugin), s
       if (device->raw() == addressable->addressable_devices[i]) addressable_.push_back(device);
 }
 
-Client::~Client() {
+Client::~Client() { destroy(); }
+
+void Client::destroy() noexcept {
   LS_PJRT(PJRT_Client_Destroy) destroy;
   destroy->client = client_;
   destroy.no_throw(api());

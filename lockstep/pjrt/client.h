@@ -86,6 +86,8 @@ class Client {
 
  private:
   Client(const Plugin& plugin, ClientOptions options);
+  void describe();
+  void destroy() noexcept;
 
   const Plugin& plugin_;
   KeyValueStore store_;

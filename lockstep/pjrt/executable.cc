@@ -64,31 +64,39 @@ std::vector<Buffer> LoadedExecutable::execute(std::span<const Buffer* const> inp
   return owned;
 }
 
-std::vector<std::vector<Buffer>> LoadedExecutable::execute_all(
-    std::span<const std::vector<const Buffer*>> inputs) const {
-  std::size_t devices = inputs.size();
-  std::vector<std::vector<PJRT_Buffer*>> in(devices), out(devices, std::vector<PJRT_Buffer*>(output_count_));
+void LoadedExecutable::launch_all(std::span<const std::vector<PJRT_Buffer*>> inputs,
+                                  std::span<std::vector<PJRT_Buffer*>> outputs, const Launch& launch) const {
   std::vector<PJRT_Buffer* const*> argument_lists;
   std::vector<PJRT_Buffer**> output_lists;
-  for (std::size_t d = 0; d < devices; ++d) {
-    for (const Buffer* b : inputs[d]) in[d].push_back(b->raw());
-    if (in[d].size() != in[0].size())
+  for (std::size_t d = 0; d < inputs.size(); ++d) {
+    if (inputs[d].size() != inputs[0].size())
       throw_error(ErrorCode::invalid_argument, "PJRT_LoadedExecutable_Execute", "device {} has {} inputs, device 0 {}",
-                  d, in[d].size(), in[0].size());
-    argument_lists.push_back(in[d].data());
-    output_lists.push_back(out[d].data());
+                  d, inputs[d].size(), inputs[0].size());
+    argument_lists.push_back(inputs[d].data());
+    output_lists.push_back(outputs[d].data());
   }
   PJRT_ExecuteOptions options;
   std::memset(&options, 0, sizeof options);
   options.struct_size = PJRT_ExecuteOptions_STRUCT_SIZE;
+  options.non_donatable_input_indices = launch.non_donatable_inputs.data();
+  options.num_non_donatable_input_indices = launch.non_donatable_inputs.size();
   LS_PJRT(PJRT_LoadedExecutable_Execute) execute;
   execute->executable = executable_;
   execute->options = &options;
   execute->argument_lists = argument_lists.data();
-  execute->num_devices = devices;
-  execute->num_args = devices == 0 ? 0 : in[0].size();
+  execute->num_devices = inputs.size();
+  execute->num_args = inputs.empty() ? 0 : inputs[0].size();
   execute->output_lists = output_lists.data();
   execute(api_, ErrorCode::execution);
+}
+
+std::vector<std::vector<Buffer>> LoadedExecutable::execute_all(
+    std::span<const std::vector<const Buffer*>> inputs) const {
+  std::size_t devices = inputs.size();
+  std::vector<std::vector<PJRT_Buffer*>> in(devices), out(devices, std::vector<PJRT_Buffer*>(output_count_));
+  for (std::size_t d = 0; d < devices; ++d)
+    for (const Buffer* b : inputs[d]) in[d].push_back(b->raw());
+  launch_all(in, out);
   std::vector<std::vector<Buffer>> owned(devices);
   for (std::size_t d = 0; d < devices; ++d)
     for (PJRT_Buffer* b : out[d]) owned[d].emplace_back(api_, b);

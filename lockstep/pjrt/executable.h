@@ -62,7 +62,11 @@ class LoadedExecutable {
   // The same with owners.
   std::vector<Buffer> execute(std::span<const Buffer* const> inputs, const Launch& launch = {},
                               Event* done = nullptr) const;
-  // Launches a program of several partitions, or replicas, on all its devices at once: inputs and results by device.
+  // Launches a program of several partitions on all its devices of this process at once, in the order of partitions:
+  // inputs and result slots by device. Of `launch` only non_donatable_inputs counts.
+  void launch_all(std::span<const std::vector<PJRT_Buffer*>> inputs, std::span<std::vector<PJRT_Buffer*>> outputs,
+                  const Launch& launch = {}) const;
+  // The same with owners.
   std::vector<std::vector<Buffer>> execute_all(std::span<const std::vector<const Buffer*>> inputs) const;
 
   std::string name() const;

@@ -109,9 +109,16 @@ void check(const XLA_FFI_Api* api, XLA_FFI_Error* error, const char* operation) 
   throw Error(ErrorCode::execution, operation, text);
 }
 
-const FfiExtension& extension(const Plugin& plugin) {
+const FfiExtension* find(const Plugin& plugin) {
   auto* found = static_cast<const FfiExtension*>(plugin.extension(kFfiExtension, sizeof(FfiExtension)));
-  if (found == nullptr || found->register_handler == nullptr || plugin.minor_version() < kFirstFfiMinorVersion)
+  bool known =
+      found != nullptr && found->register_handler != nullptr && plugin.minor_version() >= kFirstFfiMinorVersion;
+  return known ? found : nullptr;
+}
+
+const FfiExtension& extension(const Plugin& plugin) {
+  auto* found = find(plugin);
+  if (found == nullptr)
     throw_error(ErrorCode::plugin, "ffi", "the plugin {} (PJRT C API {}.{}) has no FFI extension that lockstep knows",
                 plugin.path(), plugin.major_version(), plugin.minor_version());
   return *found;
@@ -128,6 +135,8 @@ Registry& registry() {
 }
 
 }  // namespace
+
+bool has_ffi(const Plugin& plugin) { return find(plugin) != nullptr; }
 
 void FfiCompletion::done() const {
   auto args = make_args<XLA_FFI_Future_SetAvailable_Args>(XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE);

@@ -72,6 +72,9 @@ class FfiCall {
   XLA_FFI_CallFrame* frame_;
 };
 
+// Whether the plugin has the extension in a form that lockstep knows: PJRT C API 0.106 or newer.
+bool has_ffi(const Plugin& plugin);
+
 using FfiHandler = void (*)(FfiCall& call);
 
 namespace internal {

@@ -42,7 +42,12 @@ const PJRT_Api* open_library(const std::string& path) {
     dlclose(library);
     throw_error(ErrorCode::plugin, kLoad, "{} is no PJRT plugin: it does not export GetPjrtApi", path);
   }
-  const PJRT_Api* api = get();
+  const PJRT_Api* api = nullptr;
+  try {
+    api = get();
+  } catch (...) {
+    throw_plugin_exception("GetPjrtApi");
+  }
   if (api == nullptr) throw_error(ErrorCode::plugin, kLoad, "GetPjrtApi of {} returned null", path);
   return api;
 }
@@ -91,6 +96,41 @@ const void* Plugin::extension(int type, std::size_t size) const {
   for (const PJRT_Extension_Base* e = api_->extension_start; e != nullptr; e = e->next)
     if (static_cast<int>(e->type) == type && e->struct_size >= size) return e;
   return nullptr;
+}
+
+std::vector<Plugin::Extension> Plugin::extensions() const {
+  static constexpr const char* kNames[] = {"GpuCustomCall",
+                                           "Profiler",
+                                           "CustomPartitioner",
+                                           "Stream",
+                                           "Layouts",
+                                           "FFI",
+                                           "MemoryDescriptions",
+                                           "Triton",
+                                           "RawBuffer",
+                                           "PhaseCompile",
+                                           "Example",
+                                           "Unknown",
+                                           "CrossHostTransfers",
+                                           "ExecutableMetadata",
+                                           "Callback",
+                                           "HostAllocator",
+                                           "TpuTopology",
+                                           "TpuExecutable",
+                                           "Megascale",
+                                           "Shardings",
+                                           "AbiVersion",
+                                           "Collectives",
+                                           "MultiSlice",
+                                           "HostMemoryAllocator",
+                                           "XlaTransform"};
+  std::vector<Extension> out;
+  for (const PJRT_Extension_Base* e = api_->extension_start; e != nullptr; e = e->next) {
+    auto type = static_cast<std::size_t>(e->type);
+    out.push_back(
+        {static_cast<int>(type), type < std::size(kNames) ? kNames[type] : std::to_string(type), e->struct_size});
+  }
+  return out;
 }
 
 std::string find_cpu_plugin() {

@@ -20,7 +20,8 @@ using NamedValues = std::map<std::string, NamedValue>;
 class Plugin {
  public:
   // Loads the library at `path`, or returns the one already loaded from there. Errors of code `plugin`: no such file,
-  // not loadable (with the loader's reason), no GetPjrtApi, an API version of another major.
+  // not loadable (with the loader's reason), no GetPjrtApi, an API version of another major, an initialisation that
+  // fails or throws.
   static const Plugin& load(const std::string& path);
   // A plugin that is linked into the program. `api` must live for ever.
   static const Plugin& from_api(const PJRT_Api* api, const std::string& name);
@@ -36,6 +37,12 @@ class Plugin {
   const NamedValues& attributes() const { return attributes_; }
   // The extension's struct, if the plugin has one of at least `size` bytes; else null. `type` as in the C API.
   const void* extension(int type, std::size_t size) const;
+  struct Extension {
+    int type;
+    std::string name;  // "FFI"; the number where lockstep knows no name
+    std::size_t size;
+  };
+  std::vector<Extension> extensions() const;  // in the plugin's order
 
  private:
   Plugin(const PJRT_Api* api, std::string path);

@@ -2,38 +2,35 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/initialize.h"
+#include "lockstep/runtime/platforms.h"
 #include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
+#include "lockstep/support/log.h"
 
 namespace lockstep::runtime {
 namespace {
 
-constexpr int kCpuDevicesPerProcess = 2048;
-
 std::mutex creation;
 std::atomic<Backend*> created = nullptr;
 
-std::string_view environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-void require_known_platforms() {
-  std::string_view names = environment("JAX_PLATFORMS"), left = names;
-  while (!left.empty()) {
-    std::string_view name = left.substr(0, left.find(','));
-    left.remove_prefix(std::min(left.size(), name.size() + 1));
-    if (name != "cpu")
-      throw_error(ErrorCode::plugin, "backend",
-                  "JAX_PLATFORMS={} names the platform '{}', for which no plugin is known; there is 'cpu' ({})", names,
-                  name, pjrt::find_cpu_plugin());
+// The first place that works; `reasons` gets a line for each that does not.
+std::unique_ptr<pjrt::Client> try_platform(const PlatformChoice& choice, std::string& reasons) {
+  for (const pjrt::PluginPlace& place : choice.places) {
+    try {
+      return make_client(choice.platform, place);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::invalid_argument && error.operation() == "backend") throw;  // the user's setting
+      reasons +=
+          fmt::format("\n  {}{} ({}): {}", place.path, place.path.empty() ? choice.platform : "", place.source,
+                      error.operation() == "backend" ? error.message() : error.operation() + ": " + error.message());
+    }
   }
+  return nullptr;
 }
 
 // What initialize() has to know of what lies above it.
@@ -44,12 +41,11 @@ struct InstallHooks {
     hooks.local_device_count = [](const std::vector<int>& ids) {
       return ids.empty() ? planned_local_device_count() : static_cast<int>(ids.size());
     };
-    hooks.plugin = []() -> std::string {
-      const pjrt::Plugin& plugin = pjrt::Plugin::load(pjrt::find_cpu_plugin());
-      return fmt::format("cpu, PJRT C API {}.{}", plugin.major_version(), plugin.minor_version());
-    };
+    hooks.plugin = plugin_identity;
     hooks.settings = [] {
-      return std::map<std::string, std::string>{{"jax_enable_x64", config::enable_x64() ? "true" : "false"}};
+      std::map<std::string, std::string> out{{"jax_enable_x64", config::enable_x64() ? "true" : "false"}};
+      if (const char* route = std::getenv("LOCKSTEP_PARTITION_ROUTE")) out["LOCKSTEP_PARTITION_ROUTE"] = route;
+      return out;
     };
     distributed::set_runtime_hooks(hooks);
   }
@@ -59,23 +55,26 @@ struct InstallHooks {
 
 int planned_local_device_count() {
   if (Backend* b = created.load(std::memory_order_acquire)) return static_cast<int>(b->local_devices().size());
-  std::string_view text = environment("JAX_NUM_CPU_DEVICES");
-  int count = 1;
-  if (text.empty() || text == "-1") return count;
-  auto [end, error] = std::from_chars(text.begin(), text.end(), count);
-  if (error != std::errc() || end != text.end() || count < 1 || count > kCpuDevicesPerProcess)
-    throw_error(ErrorCode::invalid_argument, "backend", "JAX_NUM_CPU_DEVICES={} is not a number from 1 to {}", text,
-                kCpuDevicesPerProcess);
-  return count;
+  return platform_choices().front().platform == "cpu" ? cpu_device_count() : 0;
 }
 
 Backend::Backend() {
-  require_known_platforms();
   process_index_ = distributed::process_index();
   process_count_ = distributed::process_count();
-  int count = planned_local_device_count();
-  client_ = pjrt::Client::create(pjrt::Plugin::load(pjrt::find_cpu_plugin()), {.cpu_device_count = count});
+  make_client();
   host_readable_ = platform() == "cpu";
+  if (!is_cpu_) {  // the plugin knows the others' devices, and numbers all of them
+    for (const pjrt::Device* d : client_->devices())
+      devices_.push_back({.id = d->id(),
+                          .process_index = d->process_index(),
+                          .local_hardware_id = d->local_hardware_id(),
+                          .platform = platform(),
+                          .kind = d->kind()});
+    for (const pjrt::Device* d : client_->addressable_devices())
+      for (const Device& known : devices_)
+        if (known.id == d->id()) local_.push_back(known);
+    return;
+  }
   for (const pjrt::Device* d : client_->addressable_devices())
     local_.push_back({.id = process_index_ * kCpuDevicesPerProcess + d->local_hardware_id(),
                       .process_index = process_index_,
@@ -97,10 +96,39 @@ Backend::Backend() {
                           .kind = local_.front().kind});
 }
 
+void Backend::make_client() {
+  std::string names = named_platforms(), reasons;
+  std::vector<PlatformChoice> choices = platform_choices();
+  for (const PlatformChoice& choice : choices) {
+    std::string why;
+    client_ = try_platform(choice, why);
+    is_cpu_ = choice.platform == "cpu";
+    if (client_) {
+      if (!reasons.empty()) log::warning("plugins that cannot be used are passed over:{}", reasons);
+      return;
+    }
+    reasons += why;
+    if (!names.empty())
+      throw_error(ErrorCode::plugin, "backend", "JAX_PLATFORMS={}, but the platform '{}' cannot be used:{}", names,
+                  choice.platform, reasons);
+    // Processes that fall back each by itself might end on different platforms.
+    if (process_count_ > 1)
+      throw_error(ErrorCode::plugin, "backend",
+                  "the platform '{}' cannot be used, and none is passed over in a gang; set JAX_PLATFORMS=cpu on every "
+                  "process to do without it:{}",
+                  choice.platform, reasons);
+  }
+  throw_error(ErrorCode::plugin, "backend", "no plugin can be used:{}", reasons);
+}
+
 int Backend::local_index(int device_id) const {
   for (std::size_t i = 0; i < local_.size(); ++i)
     if (local_[i].id == device_id) return static_cast<int>(i);
   return -1;
+}
+
+int Backend::plugin_id(int device_id) const {
+  return is_cpu_ ? local_device(local_index(device_id)).id() : device(device_id).id;
 }
 
 const Device& Backend::device(int device_id) const {
@@ -112,6 +140,7 @@ const Device& Backend::device(int device_id) const {
 }
 
 pjrt::Client& Backend::partitioner(int partitions) {
+  LS_CHECK(is_cpu_, "only CPU programs are partitioned by lockstep");
   std::lock_guard lock(mutex_);
   auto& client = partitioners_[partitions];
   if (!client) client = pjrt::Client::create(client_->plugin(), {.cpu_device_count = partitions});

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "lockstep/collectives/gloo_transport.h"
 #include "lockstep/collectives/local_transport.h"
@@ -34,9 +35,13 @@ class ControlStore final : public collectives::Store {
 };
 
 struct State {
+  struct Slot {
+    std::unique_ptr<MeshChannel> channel;
+    bool carries = false;
+  };
   std::mutex mutex;
   std::unique_ptr<collectives::Engine> engine;
-  std::map<std::uint32_t, std::unique_ptr<MeshChannel>> channels;
+  std::map<std::uint32_t, Slot> channels;
   distributed::Subscription failure;
 };
 State& state() {
@@ -104,34 +109,41 @@ collectives::Engine& engine() {
   return *s.engine;
 }
 
-MeshChannel& channel(const Mesh& mesh) {
-  collectives::Engine& e = engine();
+MeshChannel& channel(const Mesh& mesh, bool carries) {
+  collectives::Engine* e = carries ? &engine() : nullptr;
   State& s = state();
   std::lock_guard lock(s.mutex);
   auto& slot = s.channels[mesh.id()];
-  if (!slot) {
-    collectives::Communicator c;
-    // The same number in every process: a hash of the devices and axes, not of when the mesh was made here.
-    std::string text = to_string(mesh);
-    for (int id : mesh.device_ids()) {
-      c.processes.push_back(backend().device(id).process_index);
-      text += "," + std::to_string(id);
-    }
-    std::uint64_t h = 1469598103934665603u;
-    for (unsigned char ch : text) h = (h ^ ch) * 1099511628211u;
-    c.id = h;
+  bool known = slot.channel != nullptr;
+  if (known && (slot.carries || !carries)) return *slot.channel;
+  collectives::Communicator c;
+  // The same number in every process: a hash of the devices and axes, not of when the mesh was made here.
+  std::string text = to_string(mesh);
+  for (int id : mesh.device_ids()) {
+    c.processes.push_back(backend().device(id).process_index);
+    text += "," + std::to_string(id);
+  }
+  std::uint64_t h = 1469598103934665603u;
+  for (unsigned char ch : text) h = (h ^ ch) * 1099511628211u;
+  c.id = h;
+  if (!known) {
     std::vector<int> processes = c.processes;
     std::sort(processes.begin(), processes.end());
     processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
-    slot = std::make_unique<MeshChannel>(h, std::move(processes));
-    e.add_communicator(std::move(c));
+    slot.channel = std::make_unique<MeshChannel>(h, std::move(processes));
   }
-  return *slot;
+  if (carries) {
+    e->add_communicator(std::move(c));
+    slot.channel->carry_by(*e);
+  }
+  slot.carries = carries;
+  return *slot.channel;
 }
 
 void MeshChannel::launch(collectives::LaunchedProgram program, const std::function<void(std::uint64_t)>& issue) {
   std::lock_guard lock(mutex_);
-  if (processes_.size() > 1) engine().begin_launch(communicator_, std::move(program));
+  if (auto* e = engine_.load(); e != nullptr && processes_.size() > 1)
+    e->begin_launch(communicator_, std::move(program));
   issue(next_launch_++);
 }
 
@@ -139,7 +151,8 @@ void MeshChannel::agree(const collectives::LaunchedProgram& program, const std::
                         const std::function<std::string()>& text) {
   if (processes_.size() < 2) return;
   std::lock_guard lock(agreement_mutex_);
-  collectives::Engine::Intent intent(engine(), communicator_, program);
+  std::optional<collectives::Engine::Intent> intent;
+  if (auto* e = engine_.load()) intent.emplace(*e, communicator_, program);
   distributed::Proposal p;
   p.operation = *program.name;
   p.key = fmt::format("mesh {:x} agreement {}", communicator_, next_agreement_++);

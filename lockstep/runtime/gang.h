@@ -1,6 +1,7 @@
 // The processes that carry a mesh's collectives: the engine, the communicators of meshes, and the order of launches.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -22,24 +23,28 @@ class MeshChannel {
   std::span<const int> processes() const { return processes_; }  // that have devices in the mesh, sorted
   // Calls `issue(number)` with the next launch number, one call at a time, so that all local partitions of a launch are
   // issued before the next launch. What is launched is compared with what the other processes launch, without waiting
-  // for them (collectives/launch_ledger.h); a difference fails the gang as diverged.
+  // for them (collectives/launch_ledger.h) where the engine carries the collectives; a difference fails the gang as
+  // diverged.
   void launch(collectives::LaunchedProgram program, const std::function<void(std::uint64_t number)>& issue);
   // Before an executable first runs: all processes of the mesh compare what they are about to run. `fingerprint` must
   // be equal everywhere, `program` is what launch() will be told; `text` is asked for only to explain a
   // difference. Error(diverged/timeout/peer).
   void agree(const collectives::LaunchedProgram& program, const std::string& fingerprint,
              const std::function<std::string()>& text);
+  void carry_by(collectives::Engine& engine) { engine_ = &engine; }
 
  private:
   const std::uint64_t communicator_;
   const std::vector<int> processes_;
+  std::atomic<collectives::Engine*> engine_ = nullptr;  // that carries the collectives, if there is one
   std::uint64_t next_launch_ = 0, next_agreement_ = 0;
   std::mutex mutex_, agreement_mutex_;
 };
 
 // The engine, made on first use: connects to the other processes of the gang if there are any.
 collectives::Engine& engine();
-MeshChannel& channel(const Mesh& mesh);
+// `carries`: the engine is to carry the collectives of programs over the mesh, not the plugin.
+MeshChannel& channel(const Mesh& mesh, bool carries = true);
 
 // From now on the end of the process waits for the launches in flight before anything that exists now is taken down:
 // the plugin's own statics, which may be made as late as during a compile, must outlive them. To be called after each

@@ -2,6 +2,8 @@
 then a process that is killed and one that is stopped while they run.
 
 usage: gang_test.py GANG_CASE ORACLE_PYTHON DIRECTORY
+
+The same by the way that needs no XlaTransform hook, with the library's plugin, and with one that has none.
 """
 import os
 import re
@@ -15,7 +17,13 @@ import unittest
 DIRECTORY = sys.argv.pop()
 PYTHON = sys.argv.pop()
 PROGRAM = sys.argv.pop()
-MAKE_CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "make_cases.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+MAKE_CASES = os.path.join(HERE, "make_cases.py")
+WITHOUT_HOOK = os.path.join(HERE, "../../.deps/test-plugins/api-0.106/libpjrt_cpu.so")
+# One of each kind.
+SOME = """sum_float32 product_int8 max_min_uint64 any_all bits_and bits_or bits_xor custom_reduction gather_axis1_tiled
+scatter_axis1 move_bfloat16 all_to_all_01 permute_partial broadcast ragged scan while_condition cond_that_differs nested
+many_at_once mixed partly_manual gradient random train_step donated zero_size uneven_inside""".split()
 
 
 def make_cases():
@@ -56,9 +64,12 @@ class Gang:
 
 
 class GangTest(unittest.TestCase):
-    def run_all(self, processes, devices, **environment):
+    def run_all(self, processes, devices, chosen=(), **environment):
         names = make_cases()
-        with Gang(processes, devices, **environment) as gang:
+        if chosen:
+            self.assertLessEqual(set(chosen), set(names))
+            names = chosen
+        with Gang(processes, devices, *chosen, **environment) as gang:
             for rank in range(processes):
                 status, out = gang.wait(rank, 900)
                 passed = re.findall(r"^ok (\w+): (\w+)$", out, re.M)
@@ -78,6 +89,9 @@ class GangTest(unittest.TestCase):
 
     def test_without_the_hook(self):
         self.run_all(2, 2, LOCKSTEP_PARTITION_ROUTE="whole_compile")
+
+    def test_a_plugin_that_has_none(self):
+        self.run_all(2, 2, SOME, LOCKSTEP_CPU_PLUGIN=WITHOUT_HOOK)
 
     def disturb(self, number, **environment):
         """Sends a signal to process 1 of 2 in the middle of many launches; what process 0 says, and after what time."""

@@ -160,7 +160,8 @@ class SetupTest(unittest.TestCase):
     def test_what_is_unpacked(self):
         """The tree that this test runs in was set up by the script."""
         for file in ("plugin/pjrt_c_api_cpu_plugin.so", "include/pjrt_c_api.h", "include/xla/ffi/api/ffi.h",
-                     "licenses/jaxlib/LICENSE.txt", "licenses/xla-cpu-plugin/THIRD_PARTY_NOTICES"):
+                     "licenses/jaxlib/LICENSE.txt", "licenses/xla-cpu-plugin/THIRD_PARTY_NOTICES",
+                     "test-plugins/api-0.106/libpjrt_cpu.so", "test-plugins/api-0.81/xla_cpu_pjrt.so"):
             self.assertTrue(os.path.isfile(os.path.join(ROOT, ".deps", file)), file)
 
 

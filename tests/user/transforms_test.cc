@@ -231,6 +231,30 @@ TEST(Stages, LowerCompileRun) {
   EXPECT_THROW(compiled(np::ones({5})), ls::Error);
 }
 
+// The CPU plugin tells no cost, so it is counted.
+TEST(Stages, CostOfACompiledProgram) {
+  auto cost = [](auto f, auto... args) { return ls::jit(f).lower(args...).compile().cost_analysis(); };
+  Array a = np::ones({8, 16}), b = np::ones({16, 4});
+  auto product = cost([](Array x, Array y) { return np::matmul(x, y); }, a, b);
+  EXPECT_EQ(product.flops, 2 * 8 * 16 * 4);
+  EXPECT_EQ(product.bytes_accessed, 4 * (8 * 16 + 16 * 4 + 8 * 4));
+  EXPECT_EQ(product.all.at("flops"), product.flops);
+  auto smooth = cost([](Array x) { return np::tanh(x) + 1; }, a);
+  EXPECT_EQ(smooth.transcendentals, 8 * 16);
+  EXPECT_EQ(smooth.flops, 8 * 16);
+  EXPECT_EQ(smooth.bytes_accessed, 4 * 2 * 8 * 16);
+  auto sum = cost([](Array x) { return np::sum(x); }, a);
+  EXPECT_EQ(sum.flops, 8 * 16 - 1);
+  auto loop = cost(
+      [](Array x) {
+        return ls::lax::fori_loop(
+            0, 10, [](Array, Array c) { return np::matmul(c, c); }, x);
+      },
+      np::ones({16, 16}));
+  EXPECT_GE(loop.flops, 10 * 2 * 16 * 16 * 16);
+  EXPECT_LT(loop.flops, 10 * 2 * 16 * 16 * 16 + 100);  // the counter
+}
+
 TEST(EvalShape, ComputesNothing) {
   auto f = [](Array x) { return std::pair{np::sum(x, 0), x.astype(ls::DType::int32)}; };
   auto shapes = ls::eval_shape(f, ls::ShapeDtypeStruct{{1 << 20, 1 << 20}, ls::DType::float32});
