@@ -338,6 +338,7 @@ void Engine::cancel_launch(std::uint64_t communicator, std::uint64_t launch, con
   impl_->fail_launch(communicator, launch, error, true);
 }
 void Engine::fail(const Error& error) { impl_->fail(error, true); }
+void Engine::leave() { impl_->leave(); }
 void Engine::set_deadline(std::chrono::nanoseconds deadline) { impl_->set_deadline(deadline); }
 void Engine::begin_launch(std::uint64_t communicator, LaunchedProgram program) {
   impl_->begin_launch(communicator, std::move(program));

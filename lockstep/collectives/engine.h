@@ -184,6 +184,10 @@ class Engine {
   // told, so that their error names the cause.
   void fail(const Error& error);
 
+  // This process takes part in nothing more: whatever of the others still needs it ends with an error at once. Its own
+  // launches have to have ended.
+  void leave();
+
   void set_deadline(std::chrono::nanoseconds deadline);  // of collectives that start from now on
   std::vector<Outstanding> snapshot() const;
   std::vector<OpStatistics> statistics() const;

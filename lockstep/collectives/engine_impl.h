@@ -35,6 +35,7 @@ class Engine::Impl final : public MeetingHost, public Exchange::Events {
   // `tell`: the other processes of the communicator.
   void fail_launch(std::uint64_t communicator, std::uint64_t launch, const Error& error, bool tell);
   void fail(const Error& error, bool tell);
+  void leave() { exchange_.leave(); }
   void set_deadline(std::chrono::nanoseconds deadline);
   void begin_launch(std::uint64_t communicator, LaunchedProgram program) {
     exchange_.begin_launch(communicator, std::move(program));

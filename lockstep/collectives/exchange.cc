@@ -356,7 +356,11 @@ void Exchange::forget(std::uint64_t communicator, std::uint64_t launch) {
   }
 }
 
-void Exchange::close(TimePoint deadline) {
+void Exchange::leave() {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(left_, true)) return;
+  }
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     OutgoingFrame frame;
@@ -368,6 +372,10 @@ void Exchange::close(TimePoint deadline) {
     frame.urgent = false;
     transport_->send(peer, std::move(frame));
   }
+}
+
+void Exchange::close(TimePoint deadline) {
+  leave();
   transport_->close(deadline);
 }
 
@@ -460,8 +468,11 @@ void Exchange::landed(int peer, const FrameHeader& header, std::uint64_t token) 
       {
         std::lock_guard lock(mutex_);
         peers_[peer].left = true;
-        peer_gone_locked(peer, make_error(ErrorCode::peer, peer_name(peer) + " has left the gang in good order"),
-                         calls);
+        peer_gone_locked(
+            peer,
+            make_error(ErrorCode::peer,
+                       peer_name(peer) + " has left the gang, in good order: it takes part in nothing more"),
+            calls);
       }
       for (auto& [outcome, error] : calls) outcome(error.get());
       return;

@@ -78,7 +78,9 @@ class Exchange final : private Receiver {
   std::shared_ptr<const Error> peer_error(int peer) const;
 
   void abort(const Error& reason) { transport_->abort(reason); }
-  // Says goodbye to everybody and closes.
+  // Says goodbye to everybody, behind all that has been sent: nothing will follow. Messages from the others still come.
+  void leave();
+  // Leaves and closes.
   void close(TimePoint deadline);
 
  private:
@@ -160,6 +162,7 @@ class Exchange final : private Receiver {
   std::unordered_map<Key, Kept, KeyHash> kept_;
   std::unordered_map<Key, Accepted, KeyHash> accepted_;
   std::uint64_t next_token_ = 1;
+  bool left_ = false;
   std::deque<std::pair<std::uint64_t, std::uint64_t>> forgotten_;  // the last ones, oldest first
 };
 

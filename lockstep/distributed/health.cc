@@ -69,6 +69,7 @@ struct Health {
   std::uint64_t generation = 0;  // of gangs; a failure ends the process only while its gang lasts
   Callbacks<const Failure&> on_failure;
   Callbacks<int> on_departure;
+  Callbacks<> on_leaving;
 };
 Health& state() {
   static auto* h = new Health;  // immortal
@@ -142,6 +143,11 @@ Subscription on_departure(std::function<void(int)> callback) {
   return Subscription([id] { state().on_departure.remove(id); });
 }
 
+Subscription on_leaving(std::function<void()> callback) {
+  int id = state().on_leaving.add(std::move(callback));
+  return Subscription([id] { state().on_leaving.remove(id); });
+}
+
 void begin_health(const HealthPolicy& policy) {
   Health& h = state();
   std::lock_guard lock(h.mutex);
@@ -158,6 +164,8 @@ void end_health() {
 }
 
 void announce_departure(int process) { state().on_departure.call(state().on_departure.next(), process); }
+
+void announce_leaving() { state().on_leaving.call(state().on_leaving.next()); }
 
 void end_process(int status) {
   struct Flush {

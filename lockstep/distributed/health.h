@@ -39,6 +39,9 @@ class [[nodiscard]] Subscription {
 };
 // Called once per failure; at once, on the calling thread, if the gang has failed already.
 Subscription on_failure(std::function<void(const Failure&)> callback);
+// This process leaves in good order (shutdown() has been called, main has returned): called before the others are told,
+// on the leaving thread, which waits for it.
+Subscription on_leaving(std::function<void()> callback);
 // A process has called shutdown() or returned from main: nothing that needs it can complete any more.
 Subscription on_departure(std::function<void(int process)> callback);
 
@@ -50,6 +53,7 @@ struct HealthPolicy {
 void begin_health(const HealthPolicy& policy);  // in order again
 void end_health();                              // the process is not ended any more
 void announce_departure(int process);
+void announce_leaving();
 // Ends the process with the status after flushing stdio, if that can be done in half a second. Runs no exit handlers.
 [[noreturn]] void end_process(int status);
 

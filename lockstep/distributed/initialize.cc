@@ -128,6 +128,7 @@ void leave(Gang& g) {
     log::set_rank(-1);
   };
   try {
+    if (orderly && g.channel.client) announce_leaving();
     if (orderly && g.channel.client) g.channel.client->shutdown(g.options.shutdown_timeout);
   } catch (...) {
     finish();

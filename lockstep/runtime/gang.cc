@@ -42,7 +42,7 @@ struct State {
   std::mutex mutex;
   std::unique_ptr<collectives::Engine> engine;
   std::map<std::uint32_t, Slot> channels;
-  distributed::Subscription failure;
+  distributed::Subscription failure, leaving;
 };
 State& state() {
   static auto* s = new State;
@@ -80,6 +80,10 @@ std::unique_ptr<collectives::Engine> make_engine() {
 
 // The peers may still be waiting for what this process has launched.
 void drain() { wait_for_launches(Clock::now() + collective_timeout()); }
+void leave() {
+  drain();
+  state().engine->leave();
+}
 
 }  // namespace
 
@@ -102,9 +106,11 @@ collectives::Engine& engine() {
   std::lock_guard lock(s.mutex);
   if (!s.engine) {
     s.engine = make_engine();
-    if (backend().process_count() > 1)
+    if (backend().process_count() > 1) {
+      s.leaving = distributed::on_leaving(leave);
       s.failure = distributed::on_failure(
           [](const distributed::Failure& f) { state().engine->fail(distributed::to_error(f, "collective")); });
+    }
   }
   return *s.engine;
 }

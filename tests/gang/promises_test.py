@@ -203,10 +203,13 @@ class Promises(unittest.TestCase):
                     self.expect(both[1 - int(odd)], 81, said, rf"process {odd} \(")
 
     def test_returns_too_early(self):
-        """It waits in shutdown() for the other, whose step can't complete."""
-        both = self.all("returns", LOCKSTEP_COLLECTIVE_TIMEOUT="3")
-        self.expect(both[0], 86, "missing: partition 1 of process 1")
-        self.expect(both[1], 86, r"process 0 \(.*missing: partition 1 of process 1")
+        """It waits in shutdown() for the other, whose step can't complete and says so at once."""
+        both = self.all("returns")
+        both[0].wait_for("training")
+        start = time.monotonic()
+        self.expect(both[0], 81, r"process 1 \(.*has left the gang, in good order: it takes part in nothing more")
+        self.expect(both[1], 81, r"process 0 \(.* failed: .*process 1 .*has left the gang")
+        self.assertLess(time.monotonic() - start, 8)
 
     # --- all is well
 
