@@ -100,7 +100,7 @@ set(LOCKSTEP_TEST_ENVIRONMENT
     ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
     LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0
     UBSAN_OPTIONS=print_stacktrace=1
-    TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp:second_deadlock_stack=1)
+    TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp:ignore_noninstrumented_modules=1:second_deadlock_stack=1)
 
 function(lockstep_test name)
   cmake_parse_arguments(T "" "ROOM;TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})

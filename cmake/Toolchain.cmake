@@ -44,7 +44,4 @@ if(LOCKSTEP_SANITIZE)
                       -fno-sanitize-recover=all
                       -fno-omit-frame-pointer -fno-ipa-cp) # g++ 12.2 crashes in that pass on some files, sanitized
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
-  if(LOCKSTEP_SANITIZE STREQUAL "thread") # unoptimised, g++ does not see that LS_CHECK(false) never returns
-    add_compile_options(-Wno-return-type)
-  endif()
 endif()
