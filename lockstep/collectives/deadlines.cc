@@ -43,8 +43,8 @@ void Engine::Impl::watch_deadlines() {
     if (!expired.empty() || !questions.empty() || divergence) {
       lock.unlock();
       if (divergence) {
-        fail(*divergence, true);
         if (options_.on_diverged) options_.on_diverged(*divergence);
+        fail(*divergence, true);
       }
       for (const auto& [tag, processes] : questions) {
         for (int process : processes) exchange_.control(process, FrameKind::query, tag, {});

@@ -259,8 +259,11 @@ void Engine::Impl::on_control(int peer, const FrameHeader& header, const std::st
   switch (header.kind) {
     case FrameKind::cancel:
       return fail_launch(header.tag.communicator, header.tag.launch, decode(payload, from), false);
-    case FrameKind::abort:
-      return fail(decode(payload, from), false);
+    case FrameKind::abort: {
+      Error error = decode(payload, from);
+      if (error.code() == ErrorCode::diverged && options_.on_diverged) options_.on_diverged(error);
+      return fail(error, false);
+    }
     case FrameKind::query:
       return exchange_.control(peer, FrameKind::reply, header.tag, answer(header.tag));
     case FrameKind::reply:

@@ -133,8 +133,8 @@ struct EngineOptions {
   // What this process is doing ("compiling jit(step)"), told to peers whose collectives pass their deadline. Called
   // from the progress thread.
   std::function<std::string()> phase;
-  // The processes launch different programs: called once, from a thread of the engine, after everything outstanding
-  // has ended with the error.
+  // The processes launch different programs, as found here or by a peer: called from a thread of the engine before
+  // everything outstanding ends with the error.
   std::function<void(const Error&)> on_diverged;
 };
 
