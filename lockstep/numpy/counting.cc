@@ -160,7 +160,7 @@ struct SortedSlices {
 };
 SortedSlices sorted_slices(const Array& a, int axis, bool equal_nan) {
   Arrays out = jitted_many("_unique_sorted_mask", fmt::format("{} {}", axis, equal_nan), {&a, 1}, [&](auto in) {
-      Array x = moveaxis(in[0], axis, 0);
+      Array x = numpy::moveaxis(in[0], axis, 0);
       if (is_complex(x.dtype())) x = select_where(isnan(x), scalar_like(x, nan), x);
       std::int64_t size = x.shape(0), width = size == 0 ? 0 : x.size() / size;
       Array order = zeros(make_aval({1}, default_int()));
@@ -209,7 +209,7 @@ Unique unique_all(const Operand& operand, const UniqueOptions& o) {
     Array valid = lax::expand_dims(arange(size) < sum(first), others);
     out.values = select_where(valid, out.values, convert(o.fill_value, values.dtype()));
   }
-  out.values = moveaxis(out.values, 0, axis);
+  out.values = numpy::moveaxis(out.values, 0, axis);
   out.indices = order[at];
   Array number = cumsum(first) - 1;
   out.inverse_indices = zeros(make_aval({n}, number.dtype())).at(order).set(number);

@@ -141,7 +141,7 @@ Array compress(const Operand& condition, const Operand& operand, const CompressO
     Ints axes = o.axis.resolve("compress", a.ndim());
     if (axes.size() != 1) throw_error(ErrorCode::axis, "compress", "wants one axis, not {}", to_tuple_string(axes));
     axis = static_cast<int>(axes[0]);
-    a = moveaxis(a, axis, 0);
+    a = numpy::moveaxis(a, axis, 0);
   } else {
     a = ravel(a);
   }
@@ -156,7 +156,7 @@ Array compress(const Operand& condition, const Operand& operand, const CompressO
   for (int i = 1; i < a.ndim(); ++i) others.push_back(i);
   a = select_where(lax::expand_dims(holds, others), a, convert(o.fill_value, a.dtype()));
   Array order = argsort(holds, -1, {.descending = true});
-  return moveaxis(lax::slice_in_dim(a[order], 0, size), 0, axis);
+  return numpy::moveaxis(lax::slice_in_dim(a[order], 0, size), 0, axis);
 }
 Array extract(const Operand& condition, const Operand& a, const CompressOptions& o) {
   LocationScope scope(a.where);

@@ -39,7 +39,7 @@ Array cross(const Operand& left, const Operand& right, const CrossOptions& optio
   if (o.axis) o.axisa = o.axisb = o.axisc = *o.axis;
   std::string key = fmt::format("{} {} {}", o.axisa, o.axisb, o.axisc);
   return jitted("cross", key, {left.array, right.array}, [&](auto in) {
-    Array a = moveaxis(in[0], o.axisa, -1), b = moveaxis(in[1], o.axisb, -1);
+    Array a = numpy::moveaxis(in[0], o.axisa, -1), b = numpy::moveaxis(in[1], o.axisb, -1);
     for (const Array* v : {&a, &b})
       if (v->shape(-1) != 2 && v->shape(-1) != 3)
         throw_error(ErrorCode::shape, "cross", "wants vectors of 2 or 3 components, not {} and {}",
@@ -47,7 +47,7 @@ Array cross(const Operand& left, const Operand& right, const CrossOptions& optio
     auto part = [](const Array& v, int i) { return i < v.shape(-1) ? v[{dots, i}] : zeros_like(v[{dots, 0}]); };
     auto component = [&](int i, int j) { return part(a, i) * part(b, j) - part(a, j) * part(b, i); };
     if (a.shape(-1) == 2 && b.shape(-1) == 2) return component(0, 1);
-    return moveaxis(stack({component(1, 2), component(2, 0), component(0, 1)}), 0, o.axisc);
+    return numpy::moveaxis(stack({component(1, 2), component(2, 0), component(0, 1)}), 0, o.axisc);
   });
 }
 
@@ -58,7 +58,7 @@ Array trace(const Operand& operand, std::int64_t offset, const TraceOptions& o) 
   if (axis1 == axis2) throw_error(ErrorCode::axis, "trace", "wants two axes, not {} twice", axis1);
   std::string key = fmt::format("{} {} {} {}", offset, axis1, axis2, o.dtype ? lockstep::name(*o.dtype) : "");
   return jitted("trace", key, {operand.array}, [&](auto in) {
-    Array a = moveaxis(in[0], {axis1, axis2}, {-2, -1});
+    Array a = numpy::moveaxis(in[0], {axis1, axis2}, {-2, -1});
     Array on = eye(a.shape(-2), a.shape(-1), offset, DType::bool_);
     return sum(select_where(on, a, zeros_like(a)), {.axis = {-2, -1}, .dtype = o.dtype});
   });

@@ -56,6 +56,13 @@ class Optionals {
 };
 
 Array between(const Array& a, Limit begin, Limit end, int axis) { return lax::slice_in_dim(a, begin, end, 1, axis); }
+// All but the first, and all but the last element along an axis.
+std::pair<Array, Array> neighbours(const Array& a, int axis) {
+  std::vector<Index> later(static_cast<std::size_t>(axis), Index(slice())), before = later;
+  later.emplace_back(slice(1, end));
+  before.emplace_back(slice(0, -1));
+  return {a[IndexList(later)], a[IndexList(before)]};
+}
 
 }  // namespace
 
@@ -77,7 +84,7 @@ Array diff(const Operand& operand, int n, const DiffOptions& o) {
     if (all[2].has_value()) parts.push_back(slice_of(all[2]));
     if (parts.size() > 1) a = concatenate(parts, axis);
     for (int i = 0; i < n; ++i) {
-      Array later = between(a, 1, Limit(), axis), before = between(a, Limit(), -1, axis);
+      auto [later, before] = neighbours(a, axis);
       a = is_bool(a.dtype()) ? lax::ne(later, before) : lax::sub(later, before);
     }
     return Arrays{a};
@@ -89,7 +96,8 @@ Array ediff1d(const Operand& operand, const Ediff1dOptions& o) {
   return jitted_many("ediff1d", optional.key(), optional.operands, [&](auto in) {
     Arrays all = optional.all(in);
     Array a = ravel(all[0]);
-    Array out = lax::sub(between(a, 1, Limit(), 0), between(a, Limit(), -1, 0));
+    auto [later, before] = neighbours(a, 0);
+    Array out = lax::sub(later, before);
     if (all[2].has_value()) out = concatenate({ravel(convert(all[2], a.dtype())), out});
     if (all[1].has_value()) out = concatenate({out, ravel(convert(all[1], a.dtype()))});
     return Arrays{out};
@@ -158,12 +166,12 @@ Array trapezoid(const Operand& operand, const TrapezoidOptions& o) {
     if (all[1].has_value()) {
       Array x;
       std::tie(y, x) = promote_dtypes_inexact("trapezoid", all[0], all[1]);
-      dx = x.ndim() == 1 ? diff(x) : moveaxis(diff(x, 1, {.axis = o.axis}), o.axis, -1);
+      dx = x.ndim() == 1 ? diff(x) : numpy::moveaxis(diff(x, 1, {.axis = o.axis}), o.axis, -1);
     } else {
       y = promote_inexact("trapezoid", all[0]), dx = all[2];
-      if (dx.ndim() > 0) dx = moveaxis(lax::broadcast_to_rank(dx, y.ndim()), o.axis, -1);
+      if (dx.ndim() > 0) dx = numpy::moveaxis(lax::broadcast_to_rank(dx, y.ndim()), o.axis, -1);
     }
-    y = moveaxis(y, axis, -1);
+    y = numpy::moveaxis(y, axis, -1);
     if (dx.ndim() == 0 || dx.shape(-1) == 1) {
       if (dx.ndim() != 0) dx = dx[{dots, 0}];
       return Arrays{dx * (sum(y, -1) - 0.5 * (y[{dots, 0}] + y[{dots, -1}]))};
