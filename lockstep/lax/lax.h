@@ -11,6 +11,7 @@
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/gather.h"
 #include "lockstep/ops/identities.h"
+#include "lockstep/ops/incomplete.h"
 #include "lockstep/ops/reductions.h"
 #include "lockstep/ops/select.h"
 #include "lockstep/ops/sharding.h"

@@ -96,7 +96,7 @@ Array logsumexp(const Operand& x, std::optional<Ints> axis, const LogsumexpOptio
   return options.keepdims ? keep(out, v, axes) : out;
 }
 
-Array internal::Relu::operator()(const Operand& x) const {
+Array Relu::operator()(const Operand& x) const {
   LocationScope scope(x.where);
   static const auto rule = std::make_shared<FlatJvpRule>([](std::span<const Array> p, std::span<const Array> t) {
     Array positive = lax::gt(p[0], scalar_like(p[0], 0));
@@ -110,26 +110,26 @@ Array internal::Relu::operator()(const Operand& x) const {
       },
       rule, std::span<const Array>(&x.array, 1), "relu")[0];
 }
-Array internal::Relu6::operator()(const Operand& x) const {
+Array Relu6::operator()(const Operand& x) const {
   LocationScope scope(x.where);
   return named_call_one("relu6", {}, {x.array}, [](std::span<const Array> a) {
     return lax::min(lax::max(a[0], scalar_like(a[0], 0)), scalar_like(a[0], 6));
   });
 }
-Array internal::Silu::operator()(const Operand& x) const {
+Array Silu::operator()(const Operand& x) const {
   LocationScope scope(x.where);
   return named_call_one("silu", {}, {inexact("silu", x.array)},
                         [](std::span<const Array> a) { return lax::mul(a[0], lax::logistic(a[0])); });
 }
-Array internal::Sigmoid::operator()(const Operand& x) const {
+Array Sigmoid::operator()(const Operand& x) const {
   LocationScope scope(x.where);
   return lax::logistic(inexact("sigmoid", x.array));
 }
-Array internal::Tanh::operator()(const Operand& x) const {
+Array Tanh::operator()(const Operand& x) const {
   LocationScope scope(x.where);
   return lax::tanh(inexact("tanh", x.array));
 }
-Array internal::Softplus::operator()(const Operand& x) const {
+Array Softplus::operator()(const Operand& x) const {
   LocationScope scope(x.where);
   // log(exp(x) + exp(0)), and its derivative exp(x - softplus(x)).
   static const auto rule = std::make_shared<FlatJvpRule>([](std::span<const Array> p, std::span<const Array> t) {

@@ -20,33 +20,36 @@ struct LogsumexpOptions {
 // log(sum(exp(x))) over the axes (all without).
 Array logsumexp(const Operand& x, std::optional<Ints> axis = std::nullopt, const LogsumexpOptions& options = {});
 
-namespace internal {
-struct Relu {
+// Log of the mean of exp(x) over the axes (all without).
+Array logmeanexp(const Operand& x, std::optional<Ints> axis = std::nullopt, const LogsumexpOptions& options = {});
+
+// Functions of one array are objects, so that they can be passed on: vmap(nn::relu).
+inline constexpr struct Identity { Array operator()(const Operand& x) const; } identity{};
+inline constexpr struct Relu { Array operator()(const Operand& x) const; } relu{};     // max(x, 0), with gradient 0 at 0
+inline constexpr struct Relu6 { Array operator()(const Operand& x) const; } relu6{};   // min(max(x, 0), 6)
+inline constexpr struct Silu { Array operator()(const Operand& x) const; } silu{};     // x * sigmoid(x)
+inline constexpr Silu swish{};
+inline constexpr struct Sigmoid { Array operator()(const Operand& x) const; } sigmoid{};  // 1 / (1 + exp(-x))
+inline constexpr struct Tanh { Array operator()(const Operand& x) const; } tanh{};
+inline constexpr struct Softplus { Array operator()(const Operand& x) const; } softplus{};  // log(1 + exp(x))
+inline constexpr struct LogSigmoid { Array operator()(const Operand& x) const; } log_sigmoid{};
+inline constexpr struct Log1mexp { Array operator()(const Operand& x) const; } log1mexp{};  // log(1 - exp(-x)), x > 0
+inline constexpr struct SoftSign { Array operator()(const Operand& x) const; } soft_sign{};  // x / (|x| + 1)
+inline constexpr struct SparsePlus {
   Array operator()(const Operand& x) const;
-};
-struct Relu6 {
-  Array operator()(const Operand& x) const;
-};
-struct Silu {
-  Array operator()(const Operand& x) const;
-};
-struct Sigmoid {
-  Array operator()(const Operand& x) const;
-};
-struct Tanh {
-  Array operator()(const Operand& x) const;
-};
-struct Softplus {
-  Array operator()(const Operand& x) const;
-};
-}  // namespace internal
-inline constexpr internal::Relu relu{};    // max(x, 0), with gradient 0 at 0
-inline constexpr internal::Relu6 relu6{};  // min(max(x, 0), 6)
-inline constexpr internal::Silu silu{};    // x * sigmoid(x)
-inline constexpr internal::Silu swish{};
-inline constexpr internal::Sigmoid sigmoid{};  // 1 / (1 + exp(-x))
-inline constexpr internal::Tanh tanh{};
-inline constexpr internal::Softplus softplus{};  // log(1 + exp(x))
+} sparse_plus{};  // 0, (x + 1)^2 / 4, x: below -1, in between, above 1
+inline constexpr struct SparseSigmoid { Array operator()(const Operand& x) const; } sparse_sigmoid{};  // its derivative
+inline constexpr struct Mish { Array operator()(const Operand& x) const; } mish{};  // x * tanh(softplus(x))
+inline constexpr struct Selu { Array operator()(const Operand& x) const; } selu{};
+inline constexpr struct HardTanh { Array operator()(const Operand& x) const; } hard_tanh{};           // within [-1, 1]
+inline constexpr struct HardSigmoid { Array operator()(const Operand& x) const; } hard_sigmoid{};  // relu6(x + 3) / 6
+inline constexpr struct HardSilu { Array operator()(const Operand& x) const; } hard_silu{};  // x * hard_sigmoid(x)
+inline constexpr HardSilu hard_swish{};
+
+Array celu(const Operand& x, const Operand& alpha = 1.0);
+Array squareplus(const Operand& x, const Operand& b = 4);  // (x + sqrt(x^2 + b)) / 2
+// The first half along the axis times the sigmoid of the second.
+Array glu(const Operand& x, int axis = -1);
 // x times the normal distribution function of x: by the tanh formula, or exactly by erf.
 Array gelu(const Operand& x, bool approximate = true);
 Array leaky_relu(const Operand& x, const Operand& negative_slope = 0.01);

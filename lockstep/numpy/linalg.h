@@ -40,4 +40,38 @@ inline Array einsum(std::string_view subscripts, std::initializer_list<Array> op
   return einsum(subscripts, std::span(operands.begin(), operands.size()), options, where);
 }
 
+// Kronecker's product: every element of a times all of b, dimension by dimension.
+Array kron(const Operand& a, const Operand& b);
+struct CrossOptions {
+  OptionsTag tag{};
+  int axisa = -1, axisb = -1, axisc = -1;  // where the vectors lie in a, b and the result
+  std::optional<int> axis{};               // of all three
+};
+// Of vectors of 2 or 3 components; of two with 2, the third component alone.
+Array cross(const Operand& a, const Operand& b, const CrossOptions& options = {});
+struct TraceOptions {
+  OptionsTag tag{};
+  int axis1 = 0, axis2 = 1;
+  std::optional<DType> dtype{};  // of the sum
+};
+// The sum along a diagonal.
+Array trace(const Operand& a, std::int64_t offset = 0, const TraceOptions& options = {});
+
+struct CovOptions {
+  OptionsTag tag{};
+  Array y{};           // further variables
+  bool rowvar = true;  // each row is a variable; otherwise each column
+  bool bias = false;   // divides by the number of samples, not by one less
+  std::optional<int> ddof{};
+  Array fweights{}, aweights{};  // how often each sample counts: integers, and any weights
+};
+// The covariances of variables, and their correlation coefficients.
+Array cov(const Operand& m, const CovOptions& options = {});
+struct CorrcoefOptions {
+  OptionsTag tag{};
+  Array y{};
+  bool rowvar = true;
+};
+Array corrcoef(const Operand& x, const CorrcoefOptions& options = {});
+
 }  // namespace lockstep::numpy

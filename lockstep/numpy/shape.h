@@ -135,12 +135,22 @@ Arrays meshgrid(const Arrays& arrays, const MeshgridOptions& options = {},
 
 // x where the condition holds, y elsewhere.
 Array where(const Operand& condition, const Operand& x, const Operand& y);
-// The places of all elements that are not zero, one array of indices for each dimension. The result's size depends on
-// the values: Error(concretization) if they are traced.
+// The places of all elements that are not zero, one array of indices for each dimension. Without a size their number
+// depends on the values: Error(concretization) if they are traced. With one, they are cut, or filled up with
+// fill_value (absent: 0).
+struct NonzeroOptions {
+  OptionsTag tag{};
+  std::optional<std::int64_t> size{};
+  Array fill_value{};
+};
 Arrays nonzero(const Operand& a);
+Arrays nonzero(const Operand& a, const NonzeroOptions& options);
 inline Arrays where(const Operand& condition) { return nonzero(condition); }
+inline Arrays where(const Operand& condition, const NonzeroOptions& options) { return nonzero(condition, options); }
 Array flatnonzero(const Operand& a);
-Array argwhere(const Operand& a);
+Array flatnonzero(const Operand& a, const NonzeroOptions& options);
+Array argwhere(const Operand& a);  // one row of indices each
+Array argwhere(const Operand& a, const NonzeroOptions& options);
 
 struct TakeOptions {
   OptionsTag tag{};

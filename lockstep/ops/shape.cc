@@ -347,6 +347,19 @@ Array squeeze(const Operand& array, const Ints& dimensions) {
   std::sort(axes.begin(), axes.end());
   return bind_one(squeeze_p, {array.array}, make_params(SqueezeParams{axes}));
 }
+Array collapse(const Operand& operand, int start_dimension, std::optional<int> stop_dimension) {
+  LocationScope scope(operand.where);
+  const Shape& shape = operand.array.shape();
+  auto place = [&](int i) { return std::clamp(i < 0 ? i + shape.rank() : i, 0, shape.rank()); };
+  int begin = place(start_dimension), end = stop_dimension ? place(*stop_dimension) : shape.rank();
+  if (end < begin)
+    throw_error(ErrorCode::axis, "collapse", "dimensions {} to {} of {} are none", start_dimension, *stop_dimension,
+                operand.array.aval()->text);
+  Shape sizes(shape.begin(), shape.begin() + begin);
+  sizes.push_back(Shape(shape.begin() + begin, shape.begin() + end).elements());
+  sizes.append(shape.begin() + end, shape.end());
+  return reshape(operand, sizes);
+}
 Array expand_dims(const Operand& array, const Ints& dimensions) {
   LocationScope scope(array.where);
   int rank = array.array.ndim() + dimensions.rank();

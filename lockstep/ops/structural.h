@@ -30,6 +30,8 @@ Array broadcast_to_rank(const Operand& operand, int rank);
 // The same elements in row-major order. One size may be -1. `dimensions`: the order in which the operand's dimensions
 // are read; absent or the identity: as they are. The operand itself if nothing changes.
 Array reshape(const Operand& operand, const Shape& new_sizes, const std::optional<Ints>& dimensions = std::nullopt);
+// Dimensions start ... stop - 1 (to the last if absent) as one.
+Array collapse(const Operand& operand, int start_dimension, std::optional<int> stop_dimension = std::nullopt);
 // Result dimension i is operand dimension permutation[i]. The operand itself for the identity.
 Array transpose(const Operand& operand, const Ints& permutation);
 // Without these dimensions, which must have size 1.
