@@ -11,7 +11,9 @@
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/cluster.h"
 #include "lockstep/distributed/health.h"
+#include "lockstep/distributed/preemption.h"
 #include "lockstep/distributed/service.h"
+#include "lockstep/distributed/stand.h"
 #include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 #include "lockstep/support/location.h"
@@ -120,6 +122,9 @@ void leave(Gang& g) {
       channel = std::move(g.channel);
       g.initialized = g.ending = false;
     }
+    end_stand_reports();
+    if (channel.client) channel.client->close();
+    end_preemption();
     channel.client.reset();
     if (channel.service) channel.service->stop("the coordinator (process 0) has ended");
     index = 0;
@@ -209,6 +214,9 @@ void watch_exit(Gang& g) {
 }  // namespace
 
 void set_runtime_hooks(const RuntimeHooks& given) { hooks = given; }
+std::vector<std::string> outstanding_work() {
+  return hooks.outstanding == nullptr ? std::vector<std::string>() : hooks.outstanding();
+}
 
 void initialize(InitializeOptions options, std::source_location where) {
   LocationScope scope(where);
@@ -240,6 +248,8 @@ void initialize(InitializeOptions options, std::source_location where) {
     g.channel = std::move(channel);
     g.beginning = false;
     g.initialized = true;
+    begin_preemption(g.options.preemption_signal);
+    if (g.place.count > 1) begin_stand_reports(g.options.report_signal);
     if (g.options.watch_exit && g.place.count > 1) watch_exit(g);
   } catch (...) {
     log::set_rank(-1);
