@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/cluster.h"
@@ -42,6 +44,8 @@ Gang& gang() {
 }
 std::atomic<int> index{0}, count{1};
 RuntimeHooks hooks;
+
+constexpr std::chrono::milliseconds time_to_flush{1500};
 
 std::string token_of(const InitializeOptions& options) {
   if (!options.token.empty()) return options.token;
@@ -140,6 +144,18 @@ void leave(Gang& g) {
   finish();
 }
 
+// Lets what the coordinator has to tell the others go out before this process, which runs it, ends.
+void flush_service(Gang& g, const std::string& reason) {
+  if (!g.channel.service) return;
+  auto done = std::make_shared<std::promise<void>>();
+  auto flushed = done->get_future();
+  std::thread([service = g.channel.service.get(), reason, done] {
+    service->stop(reason);
+    done->set_value();
+  }).detach();
+  flushed.wait_for(time_to_flush);
+}
+
 void at_exit(int status, void*) {
   Gang& g = gang();
   {
@@ -155,6 +171,7 @@ void at_exit(int status, void*) {
   } else if (!health()) {
     g.channel.client->report_error(FailureKind::peer_crashed,
                                    fmt::format("it exited with status {} without shutdown()", status));
+    flush_service(g, "the coordinator (process 0) has exited");
   }
 }
 
@@ -193,6 +210,7 @@ void at_terminate() {
   // Of a divergence all have heard who differ, with more than is known here.
   if (lock && !health() && g.channel.client && kind != FailureKind::diverged)
     g.channel.client->report_error(kind.value_or(FailureKind::peer_crashed), what);
+  if (lock) flush_service(g, "the coordinator (process 0) has ended: " + what);
   if (kind) {
     int status = exit_code(*kind);
     if (auto failure = health(); failure && what.find(failure->message) == std::string::npos)

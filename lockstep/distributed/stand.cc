@@ -22,7 +22,7 @@ double seconds(std::chrono::milliseconds time) { return std::chrono::duration<do
 std::atomic<int> bell{-1};  // the writing end of the pipe on which the thread waits
 int ear = -1;
 int taken = 0;
-std::thread listener;
+std::thread& listener = *new std::thread;  // immortal: exit() may find it at work
 
 void ring(int) {
   int saved = errno;
