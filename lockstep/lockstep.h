@@ -11,6 +11,7 @@
 #include "lockstep/distributed/initialize.h"
 #include "lockstep/lax/control_flow.h"
 #include "lockstep/lax/lax.h"
+#include "lockstep/multihost_utils/multihost_utils.h"
 #include "lockstep/nn/nn.h"
 #include "lockstep/numpy/numpy.h"
 #include "lockstep/random/random.h"

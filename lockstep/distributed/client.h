@@ -68,7 +68,7 @@ struct VoteResult {
 class Client {
  public:
   explicit Client(ClientOptions options);
-  ~Client();  // without shutdown() before it, the others take this process for dead
+  ~Client();  // closes
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
@@ -76,6 +76,9 @@ class Client {
   void connect();
   // Waits until all have called it, then ends the connection. After a failure it only ends the connection.
   void shutdown(Milliseconds timeout);
+  // Ends the connection and every waiting call (Error(cancelled)). Without shutdown() before it, the others take this
+  // process for dead. Idempotent.
+  void close();
 
   int process_id() const;
   int num_processes() const;

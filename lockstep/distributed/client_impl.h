@@ -32,6 +32,7 @@ class Client::Impl {
   void report_error(FailureKind kind, const std::string& message, const std::vector<int>& processes) noexcept;
   void barrier(const std::string& name, Milliseconds timeout, const std::vector<int>& processes);
   void cancel_barrier(const std::string& name);
+  void close();
   std::vector<TaskInfo> tasks();
 
   std::optional<Failure> failure() const {
@@ -116,7 +117,6 @@ class Client::Impl {
   void handle(const coordination::Event& event, std::unique_lock<std::mutex>& lock);
   void fail(Failure failure, std::unique_lock<std::mutex>& lock);
   void coordinator_lost(const std::string& how, std::unique_lock<std::mutex>& lock);
-  void close();
 
   ClientOptions options_;
   coordination::Caller caller_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/distributed/identity.h"
+#include "lockstep/distributed/preemption.h"
 
 namespace lockstep::distributed::coordinator {
 
@@ -322,6 +323,14 @@ void Coordinator::end_calls(const Problem& problem, Outbox& out) {
   shutdown_.arrived.clear();
 }
 
+bool Coordinator::preempted(int process) const {
+  coordination::TryGetRequest request;
+  request.set_key(fmt::format("{}/{}", preemption_notice, process));
+  coordination::TryGetResponse response;
+  kv_.try_get(request, &response);
+  return response.problem().code() == Problem::OK;
+}
+
 void Coordinator::tick(Time now, Outbox& out) {
   if (now - last_tick_ > tick_gap) {
     for (int p = 0; p < members_.count(); ++p) {
@@ -353,8 +362,12 @@ void Coordinator::tick(Time now, Outbox& out) {
           silent.size() > 1 ? "\n" : "", members_.name(p), in_seconds(options_.heartbeat_timeout), last());
     }
   }
-  if (!crashed.empty()) fail(Failure::CRASHED, crashed, how_crashed, out);
-  if (!silent.empty()) fail(Failure::UNREACHABLE, silent, how_silent, out);
+  auto kind = [&](const std::vector<int>& processes, Failure::Kind otherwise) {
+    return std::all_of(processes.begin(), processes.end(), [&](int p) { return preempted(p); }) ? Failure::PREEMPTED
+                                                                                                : otherwise;
+  };
+  if (!crashed.empty()) fail(kind(crashed, Failure::CRASHED), crashed, how_crashed, out);
+  if (!silent.empty()) fail(kind(silent, Failure::UNREACHABLE), silent, how_silent, out);
   if (failure_ && !(crashed.empty() && silent.empty())) changed(now, out);
   if (refusal_.code() != Problem::OK && !surplus_.empty()) settle_registration(now, out);
   kv_.expire(now, out);

@@ -65,6 +65,7 @@ class Coordinator {
   void fail(coordination::Failure::Kind kind, const std::vector<int>& processes, const std::string& message,
             Outbox& out);
   void end_calls(const coordination::Problem& problem, Outbox& out);
+  bool preempted(int process) const;
   bool is_caller(const coordination::Caller& caller) const;
   void changed(Time now, Outbox& out);
   void fill(coordination::WatchTasksResponse* response, Time now) const;

@@ -5,13 +5,17 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/cluster.h"
 #include "lockstep/distributed/health.h"
+#include "lockstep/distributed/preemption.h"
 #include "lockstep/distributed/service.h"
+#include "lockstep/distributed/stand.h"
 #include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 #include "lockstep/support/location.h"
@@ -40,6 +44,8 @@ Gang& gang() {
 }
 std::atomic<int> index{0}, count{1};
 RuntimeHooks hooks;
+
+constexpr std::chrono::milliseconds time_to_flush{1500};
 
 std::string token_of(const InitializeOptions& options) {
   if (!options.token.empty()) return options.token;
@@ -121,6 +127,9 @@ void leave(Gang& g) {
       channel = std::move(g.channel);
       g.initialized = g.ending = false;
     }
+    end_stand_reports();
+    if (channel.client) channel.client->close();
+    end_preemption();
     channel.client.reset();
     if (channel.service) channel.service->stop("the coordinator (process 0) has ended");
     index = 0;
@@ -135,6 +144,18 @@ void leave(Gang& g) {
     throw;
   }
   finish();
+}
+
+// Lets what the coordinator has to tell the others go out before this process, which runs it, ends.
+void flush_service(Gang& g, const std::string& reason) {
+  if (!g.channel.service) return;
+  auto done = std::make_shared<std::promise<void>>();
+  auto flushed = done->get_future();
+  std::thread([service = g.channel.service.get(), reason, done] {
+    service->stop(reason);
+    done->set_value();
+  }).detach();
+  flushed.wait_for(time_to_flush);
 }
 
 void at_exit(int status, void*) {
@@ -152,6 +173,7 @@ void at_exit(int status, void*) {
   } else if (!health()) {
     g.channel.client->report_error(FailureKind::peer_crashed,
                                    fmt::format("it exited with status {} without shutdown()", status));
+    flush_service(g, "the coordinator (process 0) has exited");
   }
 }
 
@@ -190,6 +212,7 @@ void at_terminate() {
   // Of a divergence all have heard who differ, with more than is known here.
   if (lock && !health() && g.channel.client && kind != FailureKind::diverged)
     g.channel.client->report_error(kind.value_or(FailureKind::peer_crashed), what);
+  if (lock) flush_service(g, "the coordinator (process 0) has ended: " + what);
   if (kind) {
     int status = exit_code(*kind);
     if (auto failure = health(); failure && what.find(failure->message) == std::string::npos)
@@ -211,6 +234,9 @@ void watch_exit(Gang& g) {
 }  // namespace
 
 void set_runtime_hooks(const RuntimeHooks& given) { hooks = given; }
+std::vector<std::string> outstanding_work() {
+  return hooks.outstanding == nullptr ? std::vector<std::string>() : hooks.outstanding();
+}
 
 void initialize(InitializeOptions options, std::source_location where) {
   LocationScope scope(where);
@@ -242,6 +268,8 @@ void initialize(InitializeOptions options, std::source_location where) {
     g.channel = std::move(channel);
     g.beginning = false;
     g.initialized = true;
+    begin_preemption(g.options.preemption_signal);
+    if (g.place.count > 1) begin_stand_reports(g.options.report_signal);
     if (g.options.watch_exit && g.place.count > 1) watch_exit(g);
   } catch (...) {
     log::set_rank(-1);

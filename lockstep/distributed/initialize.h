@@ -9,6 +9,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -42,6 +43,12 @@ struct InitializeOptions {
   // Whether the end of this process is watched: shutdown() at exit(0) or the return from main, a report to the others
   // at any other exit status and at an uncaught exception. Off for a library inside a larger program.
   bool watch_exit = true;
+  // The signal that announces that this process will be taken away: taken when reached_preemption_sync_point() is first
+  // called, and only in programs that call it. 0: none (notify_preemption() remains).
+  int preemption_signal = SIGTERM;
+  // The signal at which this process prints where it stands, unless the program has a handler of its own for it. 0:
+  // none.
+  int report_signal = SIGQUIT;
 };
 
 // Error(invalid_argument): options that are incomplete or contradict each other. Error(distributed): called twice,
@@ -77,13 +84,19 @@ class KeyValueStore {
 };
 KeyValueStore kv();
 
+// Announces that this process is about to be taken away, as its signal would: all agree on a step at which they save
+// (multihost_utils::reached_preemption_sync_point). May be called from a signal handler.
+void notify_preemption();
+
 // What the runtime, which lies above this room, tells it. Null members count as "no" and "nothing".
 struct RuntimeHooks {
   bool (*backend_created)() = nullptr;  // then it is too late for initialize()
   int (*local_device_count)(const std::vector<int>& local_device_ids) = nullptr;
   std::string (*plugin)() = nullptr;                           // name and version; has to be equal everywhere
   std::map<std::string, std::string> (*settings)() = nullptr;  // those that change programs; have to be equal
+  std::vector<std::string> (*outstanding)() = nullptr;         // what this process's programs wait for, a line each
 };
 void set_runtime_hooks(const RuntimeHooks& hooks);
+std::vector<std::string> outstanding_work();
 
 }  // namespace lockstep::distributed

@@ -180,6 +180,41 @@ INSTANTIATE_TEST_SUITE_P(Ends, EndTest,
                                          End{"segfault", 0, 128 + SIGSEGV, "is lost"},
                                          End{"_exit0", 1, 0, "died: its connection closed"}));
 
+TEST_F(ProcessTest, WhoDiesAfterItsNoticeWasPreempted) {
+  auto &a = start(0, "sleep"), &b = start(1, "preempted");
+  EXPECT_EQ(b.wait(), 128 + SIGKILL) << b.err();
+  EXPECT_THAT(b.out(), HasSubstr("noticed")) << "SIGTERM does not end it";
+  EXPECT_EQ(a.wait(), exit_peer_preempted) << a.err();
+  EXPECT_THAT(a.err(), AllOf(HasSubstr("process 1 ("), HasSubstr("exit code 83 (peer preempted)")));
+}
+
+TEST_F(ProcessTest, SigtermEndsAProgramThatDoesNotAskForIt) {
+  auto &a = start(0, "sleep"), &b = start(1, "sleep");
+  joined();
+  b.signal(SIGTERM);
+  EXPECT_EQ(b.wait(), 128 + SIGTERM);
+  EXPECT_EQ(a.wait(), exit_peer_crashed) << a.err();
+}
+
+TEST_F(ProcessTest, AllSaveAtOneStep) {
+  for (int p = 0; p < 3; ++p) start(p, "saves", {}, 3);
+  for (auto& r : ranks_) EXPECT_EQ(r.wait(), 0) << r.err();
+  auto saved = [](const std::string& text) { return text.substr(text.find("saved at ")); };
+  EXPECT_THAT(ranks_[0].out(), HasSubstr("saved at "));
+  EXPECT_EQ(saved(ranks_[0].out()), saved(ranks_[1].out()));
+  EXPECT_EQ(saved(ranks_[0].out()), saved(ranks_[2].out()));
+}
+
+TEST_F(ProcessTest, SigquitShowsWhereAllStand) {
+  auto &a = start(0, "sleep"), &b = start(1, "sleep_known");
+  ASSERT_TRUE(b.wait_for("known"));
+  a.signal(SIGQUIT);
+  ASSERT_TRUE(a.wait_for("process 1 (")) << a.err();
+  EXPECT_THAT(a.err(), AllOf(HasSubstr("process 0 of 2 is in 'napping' for "), HasSubstr(": connected, in 'napping'")));
+  b.signal(SIGKILL);
+  EXPECT_EQ(a.wait(), exit_peer_crashed) << "the signal has not ended it";
+}
+
 TEST_F(ProcessTest, ADivergence) {
   auto &a = start(0, "agree_a"), &b = start(1, "agree_b");
   EXPECT_EQ(a.wait(), exit_diverged) << a.err();

@@ -14,6 +14,7 @@
 #include "lockstep/distributed/health.h"
 #include "lockstep/distributed/initialize.h"
 #include "lockstep/distributed/phase.h"
+#include "lockstep/distributed/preemption.h"
 #include "lockstep/support/error.h"
 
 namespace ld = lockstep::distributed;
@@ -69,6 +70,26 @@ const std::map<std::string, std::function<int()>> acts = {
          std::this_thread::sleep_for(milliseconds(20));
        say("known");
        sleep();
+       return 0;
+     }},
+    {"preempted",  // told so, and taken away before it could save
+     [] {
+       ld::reached_preemption_sync_point(0);
+       std::raise(SIGTERM);
+       ld::reached_preemption_sync_point(1);
+       say("noticed");
+       std::raise(SIGKILL);
+       return 0;
+     }},
+    {"saves",
+     [] {
+       int step = 0;
+       while (!ld::reached_preemption_sync_point(step)) {
+         if (++step == 5 && ld::process_index() == 1) ld::notify_preemption();
+         ld::barrier("step", seconds(20));
+       }
+       say("saved at " + std::to_string(step));
+       ld::shutdown();
        return 0;
      }},
     {"survive",  // takes over after a failure

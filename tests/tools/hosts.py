@@ -1,0 +1,76 @@
+"""Hosts of a test: network namespaces on one bridge, and an `ssh` that reaches them. Needs root and iproute2."""
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+
+
+def available():
+    """Whether this machine lets the test make namespaces and links between them."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    name = f"lockstep-try-{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
+    linked = made and subprocess.run(["ip", "-n", name, "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+                                     capture_output=True).returncode == 0
+    bridged = linked and subprocess.run(["ip", "-n", name, "link", "add", "b0", "type", "bridge"],
+                                        capture_output=True).returncode == 0
+    if made:
+        subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+    return bridged
+
+
+class Hosts:
+    """hosts.addresses[i] is reached by hosts.ssh; hosts.run(i, ...) runs a command there."""
+
+    def __init__(self, count):
+        self.prefix = f"lockstep-{os.getpid()}"
+        self.names = [f"{self.prefix}-{i}" for i in range(count)]
+        self.addresses = [f"10.77.0.{i + 1}" for i in range(count)]
+        self.folder = tempfile.mkdtemp(prefix="lockstep-hosts-")
+        self.switch = f"{self.prefix}-switch"
+        self.ip("netns", "add", self.switch)
+        self.ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
+        self.ip("-n", self.switch, "link", "set", "bridge", "up")
+        for i, name in enumerate(self.names):
+            self.ip("netns", "add", name)
+            self.ip("-n", name, "link", "set", "lo", "up")
+            self.ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", f"port{i}", "netns", self.switch)
+            self.ip("-n", self.switch, "link", "set", f"port{i}", "master", "bridge", "up")
+            self.ip("-n", name, "addr", "add", f"{self.addresses[i]}/24", "dev", "eth0")
+            self.ip("-n", name, "link", "set", "eth0", "up")
+        self.ssh = os.path.join(self.folder, "ssh")
+        with open(self.ssh, "w") as file:
+            file.write("#!/bin/sh\ncase $1 in\n")
+            for name, address in zip(self.names, self.addresses):
+                file.write(f"{address}) namespace={name};;\n")
+            # In a session of its own, as behind a real connection.
+            file.write("*) echo \"no route to $1\" >&2; exit 255;;\nesac\nshift\n"
+                       f"[ -f {self.folder}/$namespace ] && . {self.folder}/$namespace\n"
+                       "exec setsid -w ip netns exec $namespace sh -c \"$*\"\n")
+        os.chmod(self.ssh, stat.S_IRWXU)
+
+    def ip(self, *words):
+        subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+    def run(self, host, *words):
+        subprocess.run(["ip", "netns", "exec", self.names[host], *words], check=True, capture_output=True, text=True)
+
+    def cut(self, host):
+        """Pulls the plug of a host: nothing tells the others, packets are lost."""
+        self.ip("-n", self.switch, "link", "set", f"port{host}", "down")
+
+    def mend(self, host):
+        self.ip("-n", self.switch, "link", "set", f"port{host}", "up")
+
+    def set_environment(self, host, **variables):
+        """What processes started there find in their environment besides."""
+        with open(os.path.join(self.folder, self.names[host]), "w") as file:
+            for name, value in variables.items():
+                file.write(f"export {name}='{value}'\n")
+
+    def close(self):
+        for name in [*self.names, self.switch]:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
