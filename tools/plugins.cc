@@ -104,8 +104,7 @@ std::string try_apart(const std::string& platform, const pjrt::PluginPlace& plac
   ::waitpid(child, &status, 0);
   if (late) return fmt::format("{}it gave no answer within {} s", rejected, patience.count());
   if (!text.empty()) return text;
-  if (WIFSIGNALED(status))
-    return fmt::format("{}it crashed the process: {}", rejected, ::strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status)) return fmt::format("{}it crashed the process: {}", rejected, ::strsignal(WTERMSIG(status)));
   return fmt::format("{}it ended the process with status {}", rejected, WEXITSTATUS(status));
 }
 

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-// Of one run of one device's part. Where the plugin does not tell (CPU), counted from the optimised program by the rules
-// of XLA's own analysis, except that a loop counts as often as it runs, if that is known.
+// Of one run of one device's part. Where the plugin does not tell (CPU), counted from the optimised program by the
+// rules of XLA's own analysis, except that a loop counts as often as it runs, if that is known.
 struct CostAnalysis {
   double flops = 0, bytes_accessed = 0, transcendentals = 0;
   std::map<std::string, double> all;  // by XLA's names, with what else the plugin tells

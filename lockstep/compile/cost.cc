@@ -23,27 +23,73 @@ bool is_one_of(const std::set<std::string, std::less<>>& names, std::string_view
 }
 
 bool is_transcendental(std::string_view opcode) {
-  static const auto* names = new std::set<std::string, std::less<>>{
-      "acos",        "acosh", "asin",                   "asinh", "atan2",   "atanh", "cbrt",  "cosine", "cosh", "erf",
-      "exponential", "log",   "exponential-minus-one", "rsqrt", "log-plus-one", "power", "logistic", "sine", "sinh",
-      "sqrt",        "tan",   "tanh"};
+  static const auto* names = new std::set<std::string, std::less<>>{"acos",
+                                                                    "acosh",
+                                                                    "asin",
+                                                                    "asinh",
+                                                                    "atan2",
+                                                                    "atanh",
+                                                                    "cbrt",
+                                                                    "cosine",
+                                                                    "cosh",
+                                                                    "erf",
+                                                                    "exponential",
+                                                                    "log",
+                                                                    "exponential-minus-one",
+                                                                    "rsqrt",
+                                                                    "log-plus-one",
+                                                                    "power",
+                                                                    "logistic",
+                                                                    "sine",
+                                                                    "sinh",
+                                                                    "sqrt",
+                                                                    "tan",
+                                                                    "tanh"};
   return is_one_of(*names, opcode);
 }
 
 bool is_arithmetic(std::string_view opcode) {
-  static const auto* names = new std::set<std::string, std::less<>>{
-      "abs", "add", "and", "ceil", "clamp", "compare", "complex", "convert", "count-leading-zeros", "divide", "floor",
-      "imag", "is-finite", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "real",
-      "reduce-precision", "remainder", "round-nearest-afz", "round-nearest-even", "select", "shift-left",
-      "shift-right-arithmetic", "shift-right-logical", "sign", "stochastic-convert", "subtract", "xor"};
+  static const auto* names = new std::set<std::string, std::less<>>{"abs",
+                                                                    "add",
+                                                                    "and",
+                                                                    "ceil",
+                                                                    "clamp",
+                                                                    "compare",
+                                                                    "complex",
+                                                                    "convert",
+                                                                    "count-leading-zeros",
+                                                                    "divide",
+                                                                    "floor",
+                                                                    "imag",
+                                                                    "is-finite",
+                                                                    "maximum",
+                                                                    "minimum",
+                                                                    "multiply",
+                                                                    "negate",
+                                                                    "not",
+                                                                    "or",
+                                                                    "popcnt",
+                                                                    "real",
+                                                                    "reduce-precision",
+                                                                    "remainder",
+                                                                    "round-nearest-afz",
+                                                                    "round-nearest-even",
+                                                                    "select",
+                                                                    "shift-left",
+                                                                    "shift-right-arithmetic",
+                                                                    "shift-right-logical",
+                                                                    "sign",
+                                                                    "stochastic-convert",
+                                                                    "subtract",
+                                                                    "xor"};
   return is_one_of(*names, opcode);
 }
 
 // Names for what is somewhere already.
 bool touches_no_memory(std::string_view opcode) {
   static const auto* names = new std::set<std::string, std::less<>>{
-      "add-dependency", "after-all", "bitcast", "constant", "domain", "get-tuple-element", "opt-barrier", "parameter",
-      "tuple", "while", "conditional", "call", "async-start", "async-update", "async-done"};
+      "add-dependency", "after-all", "bitcast",     "constant", "domain",      "get-tuple-element", "opt-barrier",
+      "parameter",      "while",     "conditional", "call",     "async-start", "async-update",      "async-done"};
   return is_one_of(*names, opcode);
 }
 
@@ -102,7 +148,9 @@ class Counter {
   const hlo::Shape& operand(const Instruction& i, int n) const { return source(i, n).shape(); }
   const Instruction& source(const Instruction& i, int n) const { return *instructions_.at(i.operand_ids(n)); }
   // Of one application of the computation that a reduction, scatter or sort calls.
-  Cost inner(const Instruction& i) { return i.called_computation_ids_size() > 0 ? of(i.called_computation_ids(0), false) : Cost(); }
+  Cost inner(const Instruction& i) {
+    return i.called_computation_ids_size() > 0 ? of(i.called_computation_ids(0), false) : Cost();
+  }
 
   Cost arithmetic(const Instruction& i, bool in_memory) {
     const std::string& op = i.opcode();
@@ -189,6 +237,7 @@ class Counter {
   // Bytes read and written by an instruction outside of fusions.
   double memory(const Instruction& i) {
     const std::string& op = i.opcode();
+    if (op == "tuple") return 8.0 * i.operand_ids_size();  // the table of its elements' addresses
     if (touches_no_memory(op)) return 0;
     double total = 0;
     const Computation* fused = nullptr;

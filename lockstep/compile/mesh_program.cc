@@ -33,11 +33,12 @@ Route route_of(const Mesh& mesh) {
   Route route = best_route(plugin);
   bool local = Placement::of(named_sharding(mesh, PartitionSpec())).is_fully_addressable();
   if (route == Route::native && !local)
-    throw_error(ErrorCode::plugin, "jit",
-                "the mesh {} has devices of several processes, which the CPU plugin {} (PJRT C API {}.{}) cannot run {}; "
-                "use the plugin that comes with lockstep",
-                to_string(mesh), plugin.path(), plugin.major_version(), plugin.minor_version(),
-                pjrt::has_ffi(plugin) ? "by LOCKSTEP_PARTITION_ROUTE=native" : "without an FFI extension that lockstep knows");
+    throw_error(
+        ErrorCode::plugin, "jit",
+        "the mesh {} has devices of several processes, which the CPU plugin {} (PJRT C API {}.{}) cannot run {}; "
+        "use the plugin that comes with lockstep",
+        to_string(mesh), plugin.path(), plugin.major_version(), plugin.minor_version(),
+        pjrt::has_ffi(plugin) ? "by LOCKSTEP_PARTITION_ROUTE=native" : "without an FFI extension that lockstep knows");
   return route;
 }
 
@@ -142,9 +143,7 @@ class MeshProgram final : public Program {
 
   const std::string& stablehlo() const override { return lowered_.text; }
   std::string compiled_text() const override { return executable_.optimized_program().bytes; }
-  std::map<std::string, double> cost_analysis() const override {
-    return cost_of(executable_);
-  }
+  std::map<std::string, double> cost_analysis() const override { return cost_of(executable_); }
   pjrt::CompiledMemoryStats memory_analysis() const override { return executable_.memory_stats(); }
   std::vector<CollectiveReport> collectives() const override {
     std::vector<CollectiveReport> out;

@@ -105,8 +105,9 @@ Route best_route(const pjrt::Plugin& plugin) {
   if (name.empty()) return best;
   auto need = [&](bool has, const char* what) {
     if (!has)
-      throw_error(ErrorCode::plugin, "partition", "LOCKSTEP_PARTITION_ROUTE={}, but the plugin {} (PJRT C API {}.{}) has no {}",
-                  name, plugin.path(), plugin.major_version(), plugin.minor_version(), what);
+      throw_error(ErrorCode::plugin, "partition",
+                  "LOCKSTEP_PARTITION_ROUTE={}, but the plugin {} (PJRT C API {}.{}) has no {}", name, plugin.path(),
+                  plugin.major_version(), plugin.minor_version(), what);
   };
   constexpr const char* ffi = "FFI extension that lockstep knows";
   if (name == "native") return Route::native;

@@ -17,8 +17,8 @@ namespace lockstep::compile {
 // are those of one process.
 enum class Route { hook, whole_compile, native };
 // The hook where there is one, a whole compile where there is not, native if the plugin lacks what collectives of ours
-// need. LOCKSTEP_PARTITION_ROUTE=hook, whole_compile or native decides otherwise; Error(plugin) if the plugin lacks what
-// that needs, Error(invalid_argument) for another value.
+// need. LOCKSTEP_PARTITION_ROUTE=hook, whole_compile or native decides otherwise; Error(plugin) if the plugin lacks
+// what that needs, Error(invalid_argument) for another value.
 Route best_route(const pjrt::Plugin& plugin);
 
 // `partitioner` is a client of at least options.num_partitions devices, virtual ones on CPU; nothing runs on it, and

@@ -55,9 +55,7 @@ class LocalProgram final : public Program {
 
   const std::string& stablehlo() const override { return lowered_.text; }
   std::string compiled_text() const override { return executable_.optimized_program().bytes; }
-  std::map<std::string, double> cost_analysis() const override {
-    return cost_of(executable_);
-  }
+  std::map<std::string, double> cost_analysis() const override { return cost_of(executable_); }
   pjrt::CompiledMemoryStats memory_analysis() const override { return executable_.memory_stats(); }
 
  private:

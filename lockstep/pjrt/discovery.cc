@@ -84,8 +84,8 @@ std::vector<fs::path> package_directories() {
 }
 
 // The plugin in a module's directory.
-void add_module(const std::string& name, const fs::path& directory, const std::string& source,
-                std::set<fs::path>& seen, std::vector<PluginPlace>& out) {
+void add_module(const std::string& name, const fs::path& directory, const std::string& source, std::set<fs::path>& seen,
+                std::vector<PluginPlace>& out) {
   std::error_code failed;
   fs::path known = fs::weakly_canonical(directory, failed);
   if (!seen.insert(known).second) return;
@@ -209,7 +209,8 @@ std::vector<PluginPlace> find_plugins() {
     for (PluginPlace& place : beside)
       if (place.platform != "cpu") out.push_back(std::move(place));
   }
-  PluginPlace cpu{"cpu", {}, environment("LOCKSTEP_CPU_PLUGIN").empty() ? "with the library" : "LOCKSTEP_CPU_PLUGIN", {}};
+  PluginPlace cpu{
+      "cpu", {}, environment("LOCKSTEP_CPU_PLUGIN").empty() ? "with the library" : "LOCKSTEP_CPU_PLUGIN", {}};
   try {
     cpu.path = find_cpu_plugin();
   } catch (const Error& error) {

@@ -16,10 +16,11 @@ struct PluginPlace {
 // In order of preference:
 //   $PJRT_NAMES_AND_LIBRARY_PATHS     NAME:PATH,NAME:PATH
 //   $TPU_LIBRARY_PATH                 the platform "tpu"
-//   installed Python packages         with entry points of the group jax_plugins, or modules jax_plugins.*; packages are
+//   installed Python packages         with entry points of the group jax_plugins, or modules jax_plugins.*; packages
+//   are
 //                                     looked for in $PYTHONPATH, $VIRTUAL_ENV, $CONDA_PREFIX, the user's and the
-//                                     system's own directories. Python is not run: the library in the module's directory
-//                                     that exports GetPjrtApi is taken.
+//                                     system's own directories. Python is not run: the library in the module's
+//                                     directory that exports GetPjrtApi is taken.
 //   $LOCKSTEP_PLUGIN_PATH             directories, with colons between; then the one that comes with the library: files
 //                                     pjrt_c_api_NAME_plugin.so, pjrt-plugin-NAME.so or libpjrt_NAME.so
 //   the CPU plugin                    find_cpu_plugin(), if none of the above is called "cpu"

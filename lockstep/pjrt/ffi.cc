@@ -111,7 +111,8 @@ void check(const XLA_FFI_Api* api, XLA_FFI_Error* error, const char* operation) 
 
 const FfiExtension* find(const Plugin& plugin) {
   auto* found = static_cast<const FfiExtension*>(plugin.extension(kFfiExtension, sizeof(FfiExtension)));
-  bool known = found != nullptr && found->register_handler != nullptr && plugin.minor_version() >= kFirstFfiMinorVersion;
+  bool known =
+      found != nullptr && found->register_handler != nullptr && plugin.minor_version() >= kFirstFfiMinorVersion;
   return known ? found : nullptr;
 }
 

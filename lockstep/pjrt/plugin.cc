@@ -99,17 +99,36 @@ const void* Plugin::extension(int type, std::size_t size) const {
 }
 
 std::vector<Plugin::Extension> Plugin::extensions() const {
-  static constexpr const char* kNames[] = {
-      "GpuCustomCall",      "Profiler",       "CustomPartitioner", "Stream",     "Layouts",
-      "FFI",                "MemoryDescriptions", "Triton",        "RawBuffer",  "PhaseCompile",
-      "Example",            "Unknown",        "CrossHostTransfers", "ExecutableMetadata", "Callback",
-      "HostAllocator",      "TpuTopology",    "TpuExecutable",     "Megascale",  "Shardings",
-      "AbiVersion",         "Collectives",    "MultiSlice",        "HostMemoryAllocator", "XlaTransform"};
+  static constexpr const char* kNames[] = {"GpuCustomCall",
+                                           "Profiler",
+                                           "CustomPartitioner",
+                                           "Stream",
+                                           "Layouts",
+                                           "FFI",
+                                           "MemoryDescriptions",
+                                           "Triton",
+                                           "RawBuffer",
+                                           "PhaseCompile",
+                                           "Example",
+                                           "Unknown",
+                                           "CrossHostTransfers",
+                                           "ExecutableMetadata",
+                                           "Callback",
+                                           "HostAllocator",
+                                           "TpuTopology",
+                                           "TpuExecutable",
+                                           "Megascale",
+                                           "Shardings",
+                                           "AbiVersion",
+                                           "Collectives",
+                                           "MultiSlice",
+                                           "HostMemoryAllocator",
+                                           "XlaTransform"};
   std::vector<Extension> out;
   for (const PJRT_Extension_Base* e = api_->extension_start; e != nullptr; e = e->next) {
     auto type = static_cast<std::size_t>(e->type);
-    out.push_back({static_cast<int>(type), type < std::size(kNames) ? kNames[type] : std::to_string(type),
-                   e->struct_size});
+    out.push_back(
+        {static_cast<int>(type), type < std::size(kNames) ? kNames[type] : std::to_string(type), e->struct_size});
   }
   return out;
 }

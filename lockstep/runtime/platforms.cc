@@ -27,8 +27,8 @@ void check_found(const PlatformChoice& choice, const std::string& names, const s
   if (!choice.places.empty()) return;
   std::string there;
   for (const PluginPlace& place : found)
-    there += fmt::format("\n  {}: {} ({})", place.platform, place.path.empty() ? place.problem : place.path,
-                         place.source);
+    there +=
+        fmt::format("\n  {}: {} ({})", place.platform, place.path.empty() ? place.problem : place.path, place.source);
   throw_error(ErrorCode::plugin, "backend",
               "JAX_PLATFORMS={} names the platform '{}', for which no plugin was found. There are:{}", names,
               choice.platform, there);

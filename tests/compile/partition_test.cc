@@ -165,7 +165,8 @@ TEST(Partition, TheRouteCanBeChosen) {
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_THAT(error.what(), HasSubstr("LOCKSTEP_PARTITION_ROUTE=sideways is none of 'hook', 'whole_compile' and 'native'"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("LOCKSTEP_PARTITION_ROUTE=sideways is none of 'hook', 'whole_compile' and 'native'"));
   }
 }
 

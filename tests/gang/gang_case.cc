@@ -258,7 +258,7 @@ int main(int argc, char** argv) {
       fmt::print("{} {}: {}\n", passed ? "ok" : "FAILED", name, verdict);
       std::fflush(stdout);
     }
-    distributed::shutdown();
+    if (good) distributed::shutdown();  // else the others may not be able to: they hear of the exit status
   } catch (const Error& error) {
     fmt::print("FAILED: {}\n", error.what());
     good = false;

@@ -117,9 +117,14 @@ TEST_F(Discovery, DirectoriesOfPlugins) {
 }
 
 TEST(Discovered, NamesOfPlatforms) {
-  for (auto [name, platform] : {std::pair{"xla_cuda12", "cuda"}, {"xla_rocm7", "rocm"}, {"tpu", "tpu"},
-                                {"pjrt_c_api_gpu_plugin.so", "gpu"}, {"libpjrt_cpu", "cpu"},
-                                {"pjrt-plugin-tt", "tt"}, {"metal_plugin", "metal"}, {"mine2", "mine2"}})
+  for (auto [name, platform] : {std::pair{"xla_cuda12", "cuda"},
+                                {"xla_rocm7", "rocm"},
+                                {"tpu", "tpu"},
+                                {"pjrt_c_api_gpu_plugin.so", "gpu"},
+                                {"libpjrt_cpu", "cpu"},
+                                {"pjrt-plugin-tt", "tt"},
+                                {"metal_plugin", "metal"},
+                                {"mine2", "mine2"}})
     EXPECT_EQ(platform_of_name(name), platform) << name;
 }
 

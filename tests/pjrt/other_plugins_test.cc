@@ -32,7 +32,8 @@ TEST(OtherPlugins, SeveralInOneProcess) {
   for (auto& client : clients) executables.push_back(client->compile(kAdd, kOptions));
   for (int round = 0; round < 2; ++round)  // turn by turn, none disturbs another
     for (std::size_t i = 0; i < clients.size(); ++i) {
-      Buffer a = put(*clients[i], std::vector<float>{1, 2, 3, 4}), b = put(*clients[i], std::vector<float>{10, 20, 30, 40});
+      Buffer a = put(*clients[i], std::vector<float>{1, 2, 3, 4}),
+             b = put(*clients[i], std::vector<float>{10, 20, 30, 40});
       std::vector<const Buffer*> inputs{&a, &b};
       auto results = executables[i].execute(inputs);
       EXPECT_EQ(get<float>(results[0]), (std::vector<float>{11, 22, 33, 44})) << clients[i]->plugin().path();

@@ -245,8 +245,12 @@ TEST(Stages, CostOfACompiledProgram) {
   EXPECT_EQ(smooth.bytes_accessed, 4 * 2 * 8 * 16);
   auto sum = cost([](Array x) { return np::sum(x); }, a);
   EXPECT_EQ(sum.flops, 8 * 16 - 1);
-  auto loop = cost([](Array x) { return ls::lax::fori_loop(0, 10, [](Array, Array c) { return np::matmul(c, c); }, x); },
-                   np::ones({16, 16}));
+  auto loop = cost(
+      [](Array x) {
+        return ls::lax::fori_loop(
+            0, 10, [](Array, Array c) { return np::matmul(c, c); }, x);
+      },
+      np::ones({16, 16}));
   EXPECT_GE(loop.flops, 10 * 2 * 16 * 16 * 16);
   EXPECT_LT(loop.flops, 10 * 2 * 16 * 16 * 16 + 100);  // the counter
 }

@@ -82,7 +82,8 @@ PJRT_Error* get(const PJRT_Client_Create_Args* args, const std::string& key, std
 PJRT_Error* create(PJRT_Client_Create_Args* args) {
   if (kind == throws) throw std::runtime_error("no driver\nof this kind");
   if (kind == crashes) *static_cast<volatile int*>(nullptr) = 1;
-  if (kind == errors) return error(PJRT_Error_Code_FAILED_PRECONDITION, "no device of this kind;\nis the driver loaded?");
+  if (kind == errors)
+    return error(PJRT_Error_Code_FAILED_PRECONDITION, "no device of this kind;\nis the driver loaded?");
   auto* client = new PJRT_Client;
   auto nodes = option(args, "num_nodes", 1), node = option(args, "node_id", 0);
   client->process = static_cast<int>(node);
@@ -117,11 +118,10 @@ PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
       if (options[at] == 0x28) partitions = options[at + 1];
   std::string program(args->program->code, args->program->code_size);
   auto mentions = [&](const char* what) { return program.find(what) != program.npos ? " with " : " without "; };
-  return error(PJRT_Error_Code_UNIMPLEMENTED, "the stub was asked to compile " +
-                                                  std::string(args->program->format, args->program->format_size) +
-                                                  " for " + std::to_string(partitions) + " partitions" +
-                                                  mentions("sdy.mesh") + "a mesh and" + mentions("lockstep_collective") +
-                                                  "collectives of lockstep's");
+  return error(PJRT_Error_Code_UNIMPLEMENTED,
+               "the stub was asked to compile " + std::string(args->program->format, args->program->format_size) +
+                   " for " + std::to_string(partitions) + " partitions" + mentions("sdy.mesh") + "a mesh and" +
+                   mentions("lockstep_collective") + "collectives of lockstep's");
 }
 
 struct NewerApi {
