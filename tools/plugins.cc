@@ -22,18 +22,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds patience{60};  // GPUs take their time
 constexpr char works = '+', rejected = '-';
 
-std::string one_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  std::string out;
-  for (char c : text) {
-    if (c != '\n')
-      out += c;
-    else if (!out.empty() && out.back() != ' ')
-      out += "; ";
-  }
-  return out;
-}
-
 std::string to_text(const pjrt::NamedValue& value) {
   return std::visit(
       [](const auto& v) -> std::string {
@@ -59,7 +47,7 @@ std::string describe(const pjrt::Client& client) {
   for (const pjrt::Device* d : client.addressable_devices())
     devices += fmt::format("{}{} ({})", devices.empty() ? "" : ", ", d->description(), d->kind());
   std::string out = fmt::format("API version  {}.{}\n", plugin.major_version(), plugin.minor_version());
-  out += fmt::format("version      {}\n", one_line(client.platform_version()));
+  out += fmt::format("version      {}\n", runtime::one_line(client.platform_version()));
   if (!attributes.empty()) out += fmt::format("attributes   {}\n", attributes);
   out += fmt::format("extensions   {}\n", extensions.empty() ? "none" : extensions);
   out += fmt::format("devices      {}: {}\n", client.addressable_devices().size(), devices);
@@ -71,8 +59,7 @@ std::string try_here(const std::string& platform, const pjrt::PluginPlace& place
   try {
     return works + describe(*runtime::make_client(platform, place));
   } catch (const Error& error) {
-    bool ours = error.operation() == "backend" || error.operation() == "load_plugin";
-    return rejected + one_line(ours ? error.message() : error.operation() + ": " + error.message());
+    return rejected + runtime::reason_of(error);
   }
 }
 

@@ -48,7 +48,7 @@ JitCall make_call(const Held& held) {
   std::apply(
       [&](const auto&... args) {
         std::size_t n = 0;
-        auto one = [&](const auto& arg) {
+        [[maybe_unused]] auto one = [&](const auto& arg) {
           tree::for_each_leaf(arg, [&](const Array& a) {
             if (!a.has_value())
               throw_error(ErrorCode::invalid_argument, "jit", "argument {} holds an array that was never assigned", n);
@@ -158,7 +158,7 @@ class Jitted {
     int n = 0;
     std::apply(
         [&](const auto&... args) {
-          auto one = [&](const auto& arg) {
+          [[maybe_unused]] auto one = [&](const auto& arg) {
             bool donate = false;
             for (int d : options_.donate_argnums)
               donate = donate || d == n || d + static_cast<int>(sizeof...(args)) == n;

@@ -52,7 +52,7 @@ class Compiled {
     internal::JitCall call;
     Arrays lifted;
     lifted.reserve(sizeof...(args));
-    auto one = [&](const auto& arg) {
+    [[maybe_unused]] auto one = [&](const auto& arg) {
       using A = std::remove_cvref_t<decltype(arg)>;
       if constexpr (std::is_arithmetic_v<A>)
         call.leaves.push_back(lifted.emplace_back(arg).value());

@@ -88,9 +88,8 @@ bool is_arithmetic(std::string_view opcode) {
 // Names for what is somewhere already.
 bool touches_no_memory(std::string_view opcode) {
   static const auto* names = new std::set<std::string, std::less<>>{
-      "add-dependency",    "after-all",   "bitcast",     "constant",     "domain",
-      "get-tuple-element", "opt-barrier", "parameter",   "tuple",        "while",
-      "conditional",       "call",        "async-start", "async-update", "async-done"};
+      "add-dependency", "after-all", "bitcast",     "constant", "domain",      "get-tuple-element", "opt-barrier",
+      "parameter",      "while",     "conditional", "call",     "async-start", "async-update",      "async-done"};
   return is_one_of(*names, opcode);
 }
 
@@ -238,6 +237,7 @@ class Counter {
   // Bytes read and written by an instruction outside of fusions.
   double memory(const Instruction& i) {
     const std::string& op = i.opcode();
+    if (op == "tuple") return 8.0 * i.operand_ids_size();  // the table of its elements' addresses
     if (touches_no_memory(op)) return 0;
     double total = 0;
     const Computation* fused = nullptr;

@@ -25,9 +25,8 @@ std::unique_ptr<pjrt::Client> try_platform(const PlatformChoice& choice, std::st
       return make_client(choice.platform, place);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::invalid_argument && error.operation() == "backend") throw;  // the user's setting
-      reasons +=
-          fmt::format("\n  {}{} ({}): {}", place.path, place.path.empty() ? choice.platform : "", place.source,
-                      error.operation() == "backend" ? error.message() : error.operation() + ": " + error.message());
+      reasons += fmt::format("\n  {} ({}): {}", place.path.empty() ? choice.platform : place.path, place.source,
+                             reason_of(error));
     }
   }
   return nullptr;

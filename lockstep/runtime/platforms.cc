@@ -71,6 +71,26 @@ std::vector<PlatformChoice> platform_choices() {
   return out;
 }
 
+std::string one_line(std::string_view text) {
+  std::string out;
+  bool pending = false;  // a line's end that has something after it
+  for (char c : text) {
+    if (c == '\n') {
+      pending = !out.empty();
+      continue;
+    }
+    if (pending) out += out.back() == ';' || out.back() == ':' ? " " : "; ";
+    pending = false;
+    out += c;
+  }
+  return out;
+}
+
+std::string reason_of(const Error& error) {
+  bool ours = error.operation() == "backend" || error.operation() == "load_plugin";
+  return one_line(ours ? error.message() : error.operation() + ": " + error.message());
+}
+
 std::string plugin_identity() {
   std::string out;
   auto add = [&](const std::string& text) { out += (out.empty() ? "" : "; ") + text; };
@@ -83,7 +103,7 @@ std::string plugin_identity() {
         plugin = &pjrt::Plugin::load(place.path);
         break;
       } catch (const Error& error) {
-        reasons += fmt::format(" ({})", error.message());
+        reasons += fmt::format(" ({})", reason_of(error));
       }
     }
     if (plugin != nullptr)

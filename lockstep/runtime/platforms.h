@@ -3,10 +3,12 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/pjrt/client.h"
 #include "lockstep/pjrt/discovery.h"
+#include "lockstep/support/error.h"
 
 namespace lockstep::runtime {
 
@@ -22,6 +24,10 @@ struct PlatformChoice {
 std::vector<PlatformChoice> platform_choices();
 // JAX_PLATFORMS; empty if the choice is left to the library.
 std::string named_platforms();
+
+// Why a plugin can't be used, in one line: the plugin's function first, if it was one.
+std::string reason_of(const Error& error);
+std::string one_line(std::string_view text);
 
 // "cuda, PJRT C API 0.115", of each choice; a plugin that cannot be loaded has its reason here. Equal texts mean that
 // processes will make the same choice.

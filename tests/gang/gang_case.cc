@@ -120,10 +120,7 @@ bool close(DType dtype, const Bytes& got, const Bytes& want) {
 class Runner {
  public:
   explicit Runner(std::string directory)
-      : directory_(std::move(directory)), mesh_(make_mesh({{"x", 2}, {"y", 2}})), channel_(runtime::channel(mesh_)) {
-    for (const Device& device : runtime::backend().local_devices())
-      partitions_.push_back(std::ranges::find(mesh_.device_ids(), device.id) - mesh_.device_ids().begin());
-  }
+      : directory_(std::move(directory)), mesh_(make_mesh({{"x", 2}, {"y", 2}})), channel_(runtime::channel(mesh_)) {}
 
   // "same" (bit for bit), "close" or what is wrong.
   std::string run(const std::string& name, int launches) {
@@ -174,10 +171,14 @@ class Runner {
     runtime::Backend& b = runtime::backend();
     auto local = b.local_devices();
     std::vector<std::vector<pjrt::Buffer>> in(local.size()), out(local.size());
+    std::vector<int> partitions;  // of the local devices: places in the mesh
+    for (const Device& d : local)
+      partitions.push_back(static_cast<int>(std::find(mesh_.device_ids().begin(), mesh_.device_ids().end(), d.id) -
+                                            mesh_.device_ids().begin()));
     for (std::size_t i = 0; i < local.size(); ++i) {
       for (const Leaf& leaf : c.inputs) {
         in[i].push_back(b.client().buffer_from_host(
-            {.data = leaf.parts[partitions_[i]].data(), .dtype = leaf.type.dtype, .dims = leaf.type.dims},
+            {.data = leaf.parts[partitions[i]].data(), .dtype = leaf.type.dtype, .dims = leaf.type.dims},
             b.local_device(static_cast<int>(i))));
       }
     }
@@ -185,7 +186,7 @@ class Runner {
       for (std::size_t i = 0; i < local.size(); ++i) {
         std::vector<PJRT_Buffer*> arguments, results(executable.output_count());
         for (const pjrt::Buffer& buffer : in[i]) arguments.push_back(buffer.raw());
-        runtime::launch_partition(b.client().plugin(), executable, program, number, partitions_[i],
+        runtime::launch_partition(b.client().plugin(), executable, program, number, partitions[i],
                                   b.local_device(static_cast<int>(i)), arguments, results.data());
         for (PJRT_Buffer* result : results) out[i].emplace_back(b.client().api(), result);
       }
@@ -204,10 +205,10 @@ class Runner {
         }
         Bytes got(want.parts[0].size());
         out[i][k].to_host(got).await_for(60s);
-        const Bytes& part = want.parts[partitions_[i]];
+        const Bytes& part = want.parts[partitions[i]];
         if (got == part) continue;
         if (!close(want.type.dtype, got, part))
-          return fmt::format("result {} of partition {} differs", k, partitions_[i]);
+          return fmt::format("result {} of partition {} differs", k, partitions[i]);
         verdict = "close";
       }
     }
@@ -217,7 +218,6 @@ class Runner {
   std::string directory_;
   Mesh mesh_;
   runtime::MeshChannel& channel_;
-  std::vector<std::ptrdiff_t> partitions_;  // of the local devices
   int loads_ = 0;
 };
 
@@ -258,7 +258,7 @@ int main(int argc, char** argv) {
       fmt::print("{} {}: {}\n", passed ? "ok" : "FAILED", name, verdict);
       std::fflush(stdout);
     }
-    if (good) distributed::shutdown();  // which after a failure would wait for whoever is the cause
+    if (good) distributed::shutdown();  // else the others may not be able to: they hear of the exit status
   } catch (const Error& error) {
     fmt::print("FAILED: {}\n", error.what());
     good = false;

@@ -11,6 +11,7 @@ import time
 import unittest
 
 LOCKSTEP, TRAIN, LEAVES_EARLY = sys.argv[1:4]
+WITHOUT_HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../.deps/test-plugins/api-0.106/libpjrt_cpu.so")
 SMALL = ["--layers", "1", "--width", "32", "--heads", "2", "--context", "16", "--batch", "8", "--sample", "0", "--log-every", "1"]
 
 
@@ -54,11 +55,12 @@ class TrainGpt(unittest.TestCase):
             for a, b in zip(alone, self.losses(processes, devices)):  # within 1e-4; they are printed to 4 decimals
                 self.assertAlmostEqual(a, b, delta=1.5e-4, msg=f"{processes} processes, {devices} devices each")
 
-    def test_losses_do_not_depend_on_the_route(self):
-        by_hook = self.losses(2, steps=5, LOCKSTEP_PARTITION_ROUTE="hook")
-        whole = self.losses(2, steps=5, LOCKSTEP_PARTITION_ROUTE="whole_compile")
-        for a, b in zip(by_hook, whole):
-            self.assertAlmostEqual(a, b, delta=1.5e-4)
+    def test_losses_do_not_depend_on_the_plugin(self):
+        """By the XlaTransform hook, without using it, and with a plugin that has none."""
+        by_hook = self.losses(2, steps=3, LOCKSTEP_PARTITION_ROUTE="hook")
+        for other in ({"LOCKSTEP_PARTITION_ROUTE": "whole_compile"}, {"LOCKSTEP_CPU_PLUGIN": WITHOUT_HOOK}):
+            for a, b in zip(by_hook, self.losses(2, steps=3, **other)):
+                self.assertAlmostEqual(a, b, delta=1.5e-4, msg=str(other))
 
     def test_process_that_returns_first_still_does_its_part(self):
         def loss(processes):

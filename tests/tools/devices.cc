@@ -15,7 +15,7 @@ int main(int argc, char**) {
     if (argc > 1) {
       auto mesh = ls::make_mesh({{"x", ls::device_count()}});
       ls::NamedSharding rows(mesh, ls::P("x"));
-      auto f = ls::jit([&] { return ls::numpy::sum(ls::with_sharding_constraint(ls::numpy::arange(8), rows)); });
+      auto f = ls::jit([&] { return ls::numpy::sum(ls::lax::with_sharding_constraint(ls::numpy::arange(8), rows)); });
       f.lower().compile();
     }
     ls::distributed::shutdown();

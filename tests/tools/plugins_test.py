@@ -6,9 +6,7 @@ import subprocess
 import sys
 import unittest
 
-STUBS = sys.argv.pop()
-DEVICES = sys.argv.pop()
-LOCKSTEP = sys.argv.pop()
+STUBS, DEVICES, LOCKSTEP = (os.path.abspath(sys.argv.pop()) for _ in range(3))
 CLEARED = ("JAX_PLATFORMS", "PJRT_NAMES_AND_LIBRARY_PATHS", "TPU_LIBRARY_PATH", "LOCKSTEP_PLUGIN_PATH", "VIRTUAL_ENV",
            "CONDA_PREFIX", "PYTHONPATH", "LOCKSTEP_CPU_PLUGIN")
 
@@ -47,7 +45,7 @@ class Plugins(unittest.TestCase):
             "throws": "PJRT_Client_Create: the plugin threw an exception: no driver; of this kind",
             "crashes": "it crashed the process: Segmentation fault",
             "lacks": "PJRT_Client_Devices: the plugin does not have this function: its PJRT C API is 0.81 with a table of",
-            "errors": "PJRT_Client_Create: no device of this kind;; is the driver loaded?",
+            "errors": "PJRT_Client_Create: no device of this kind; is the driver loaded?",
             "no_devices": "it has no device that this process can use",
         }
         entries = self.listed(**stubs(*reasons, "newer", "missing"))
@@ -74,7 +72,7 @@ class Plugins(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, "stub: StubDevice(id=0) StubDevice(id=1)\n")
         self.assertRegex(done.stderr, r"passed over:\n +/\S+stub_errors.so \(PJRT_NAMES_AND_LIBRARY_PATHS\): "
-                                      r"PJRT_Client_Create: no device of this kind")
+                                      r"PJRT_Client_Create: no device of this kind; is the driver loaded\?\n")
         done = run(DEVICES, **stubs("throws", "lacks", "throws_at_load", "no_devices"))
         self.assertEqual((done.returncode, done.stdout), (0, "cpu: CpuDevice(id=0)\n"), done.stderr)
         for kind in ("throws", "lacks", "throws_at_load", "no_devices"):
