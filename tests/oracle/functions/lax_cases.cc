@@ -1,6 +1,7 @@
 // Functions of lax/ that are not elementwise (oracle/elementwise) nor structural (oracle/structural).
 #include "lockstep/api/vmap.h"
 #include "lockstep/lax/lax.h"
+#include "lockstep/numpy/indexing.h"
 #include "tests/oracle/functions/cases.h"
 
 namespace lockstep::oracle {
@@ -76,6 +77,11 @@ const RegisterCases scatters("lax", {
     SCATTER(scatter_sub),
     SCATTER(scatter_min),
     SCATTER(scatter_max),
+    LAX("scatter_apply",
+        lax::scatter_apply(a[0], a[1], [](const Array& x) { return lax::add(lax::mul(x, 2.0f), 1.0f); },
+                           {.update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0}},
+                           {3, 4})),
+    LAX("at_apply", a[0].at(a[1]).apply([](const Array& x) { return lax::sin(x); })),
 });
 const RegisterCases windows("lax", {
     LAX("conv", lax::conv(a[0], a[1], {2, 1}, "SAME")),
