@@ -74,9 +74,8 @@ Array Selu::operator()(const Operand& x) const {
 }
 Array HardTanh::operator()(const Operand& x) const {
   LocationScope scope(x.where);
-  return np::jitted("hard_tanh", "", {x.array}, [](auto in) {
-    return np::select_where(in[0] > 1, 1, np::select_where(in[0] < -1, -1, in[0]));
-  });
+  return np::jitted("hard_tanh", "", {x.array},
+                    [](auto in) { return np::select_where(in[0] > 1, 1, np::select_where(in[0] < -1, -1, in[0])); });
 }
 Array HardSigmoid::operator()(const Operand& x) const {
   LocationScope scope(x.where);

@@ -272,9 +272,8 @@ std::string emit_clamped(LowerContext& ctx, const ScatterDimensionNumbers& d, st
   return ctx.emit("stablehlo.clamp {}, {}, {} : {}", ctx.constant(Scalar(std::int64_t{0}, aval->dtype), aval), indices,
                   emit_index_constant(ctx, upper, aval->dtype, aval->shape), aval->mlir);
 }
-void emit_scatter(LowerContext& ctx, const ScatterParams& p, const ClosedJaxpr& update,
-                  std::span<const AvalP> in_avals, std::span<const AvalP> out_avals, std::span<const std::string> in,
-                  std::vector<std::string>& out) {
+void emit_scatter(LowerContext& ctx, const ScatterParams& p, const ClosedJaxpr& update, std::span<const AvalP> in_avals,
+                  std::span<const AvalP> out_avals, std::span<const std::string> in, std::vector<std::string>& out) {
   auto& d = p.dimension_numbers;
   std::string indices = in[1];
   if (p.mode == GatherScatterMode::clip && !d.scatter_dims_to_operand_dims.empty())
@@ -528,11 +527,10 @@ Array scatter_apply(const Operand& operand, const Operand& scatter_indices,
                     const Shape& update_shape, const ScatterOptions& options) {
   LocationScope scope(operand.where);
   const Array& x = operand.array;
-  ScatterParams p{dimension_numbers, options.indices_are_sorted,
-                  options.mode.value_or(GatherScatterMode::fill_or_drop), options.unique_indices, x.dtype()};
+  ScatterParams p{dimension_numbers, options.indices_are_sorted, options.mode.value_or(GatherScatterMode::fill_or_drop),
+                  options.unique_indices, x.dtype()};
   Array unused = zeros(make_aval(update_shape, x.dtype()));
-  return bind_one(scatter_apply_p, {x, scatter_indices.array, unused},
-                  apply_params(p, apply_jaxpr(func, x.dtype())));
+  return bind_one(scatter_apply_p, {x, scatter_indices.array, unused}, apply_params(p, apply_jaxpr(func, x.dtype())));
 }
 
 }  // namespace lax

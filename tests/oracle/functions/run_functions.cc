@@ -92,8 +92,8 @@ Array cotangent(AvalP aval) {
   std::string bytes(aval->bytes(), '\0');
   for (std::int64_t i = 0; i < aval->size(); ++i) {
     double x = static_cast<double>(i % 5) * 0.5 - 0.75;
-    Scalar number = is_complex(aval->dtype) ? Scalar(std::complex<double>(x, -0.5 * x), aval->dtype)
-                                            : Scalar(x, aval->dtype);
+    Scalar number =
+        is_complex(aval->dtype) ? Scalar(std::complex<double>(x, -0.5 * x), aval->dtype) : Scalar(x, aval->dtype);
     number.write(bytes.data() + i * static_cast<std::int64_t>(itemsize(aval->dtype)));
   }
   return Array(runtime::make_concrete(aval, {.data = bytes.data()}));
@@ -117,8 +117,7 @@ Arrays vjp(const FlatFunction& f, In in) {
 Arrays vmap(const FlatFunction& f, In in) {
   std::int64_t size = in[0].shape(0);
   BatchOut out = batch_flat(f, in, std::vector<int>(in.size(), 0), size, "", "vmap");
-  for (std::size_t i = 0; i < out.outs.size(); ++i)
-    out.outs[i] = batch_axis_at_front(out.outs[i], out.dims[i], size);
+  for (std::size_t i = 0; i < out.outs.size(); ++i) out.outs[i] = batch_axis_at_front(out.outs[i], out.dims[i], size);
   return out.outs;
 }
 
@@ -200,9 +199,7 @@ std::vector<Answer> answer_many(const std::vector<Request>& requests) {
   return answers;
 }
 
-void write(const Answer& a) {
-  std::cout << (a.ok ? "ok " : "error ") << a.text.size() << '\n' << a.text << std::flush;
-}
+void write(const Answer& a) { std::cout << (a.ok ? "ok " : "error ") << a.text.size() << '\n' << a.text << std::flush; }
 
 }  // namespace
 }  // namespace lockstep::oracle
