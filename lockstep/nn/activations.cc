@@ -15,6 +15,22 @@ namespace lockstep::nn {
 namespace np = numpy;
 
 Array Identity::operator()(const Operand& x) const { return x.array; }
+Array Relu6::operator()(const Operand& x) const {
+  LocationScope scope(x.where);
+  return np::jitted("relu6", "", {x.array}, [](auto in) { return np::minimum(np::maximum(in[0], 0), 6.0); });
+}
+Array leaky_relu(const Operand& x, const Operand& negative_slope) {
+  LocationScope scope(x.where);
+  return np::jitted("leaky_relu", "", {x.array, negative_slope.array},
+                    [](auto in) { return np::select_where(in[0] >= 0, in[0], in[1] * in[0]); });
+}
+Array elu(const Operand& x, const Operand& alpha) {
+  LocationScope scope(x.where);
+  return np::jitted("elu", "", {x.array, alpha.array}, [](auto in) {
+    Array safe = np::select_where(in[0] > 0, 0.0, in[0]);  // keeps exp of large values out of the gradient
+    return np::select_where(in[0] > 0, in[0], in[1] * np::expm1(safe));
+  });
+}
 Array LogSigmoid::operator()(const Operand& x) const {
   LocationScope scope(x.where);
   return np::jitted("log_sigmoid", "", {x.array}, [](auto in) { return -softplus(-in[0]); });
@@ -58,9 +74,8 @@ Array Selu::operator()(const Operand& x) const {
 }
 Array HardTanh::operator()(const Operand& x) const {
   LocationScope scope(x.where);
-  return np::jitted("hard_tanh", "", {x.array}, [](auto in) {
-    return np::select_where(in[0] > 1, 1, np::select_where(in[0] < -1, -1, in[0]));
-  });
+  return np::jitted("hard_tanh", "", {x.array},
+                    [](auto in) { return np::select_where(in[0] > 1, 1, np::select_where(in[0] < -1, -1, in[0])); });
 }
 Array HardSigmoid::operator()(const Operand& x) const {
   LocationScope scope(x.where);

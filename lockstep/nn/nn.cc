@@ -110,12 +110,6 @@ Array Relu::operator()(const Operand& x) const {
       },
       rule, std::span<const Array>(&x.array, 1), "relu")[0];
 }
-Array Relu6::operator()(const Operand& x) const {
-  LocationScope scope(x.where);
-  return named_call_one("relu6", {}, {x.array}, [](std::span<const Array> a) {
-    return lax::min(lax::max(a[0], scalar_like(a[0], 0)), scalar_like(a[0], 6));
-  });
-}
 Array Silu::operator()(const Operand& x) const {
   LocationScope scope(x.where);
   return named_call_one("silu", {}, {inexact("silu", x.array)},
@@ -154,19 +148,6 @@ Array gelu(const Operand& x, bool approximate) {
       lax::mul(like(v, std::sqrt(2.0 / M_PI)), lax::add(v, lax::mul(like(v, 0.044715), lax::integer_pow(v, 3))));
   return lax::mul(v, lax::mul(like(v, 0.5), lax::add(like(v, 1.0), lax::tanh(inner))));
 }
-Array leaky_relu(const Operand& x, const Operand& negative_slope) {
-  LocationScope scope(x.where);
-  Array v = inexact("leaky_relu", x.array);
-  return lax::select(lax::ge(v, scalar_like(v, 0)), v, lax::mul(convert(negative_slope.array, v.dtype()), v));
-}
-Array elu(const Operand& x, const Operand& alpha) {
-  LocationScope scope(x.where);
-  Array v = inexact("elu", x.array);
-  Array positive = lax::gt(v, scalar_like(v, 0));
-  Array safe = lax::select(positive, zeros(strong(v.aval())), v);  // keeps exp of large values out of the gradient
-  return lax::select(positive, v, lax::mul(convert(alpha.array, v.dtype()), lax::expm1(safe)));
-}
-
 Array one_hot(const Operand& x, std::int64_t num_classes, const OneHotOptions& options) {
   LocationScope scope(x.where);
   Array v = x.array;

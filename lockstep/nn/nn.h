@@ -25,15 +25,15 @@ Array logmeanexp(const Operand& x, std::optional<Ints> axis = std::nullopt, cons
 
 // Functions of one array are objects, so that they can be passed on: vmap(nn::relu).
 inline constexpr struct Identity { Array operator()(const Operand& x) const; } identity{};
-inline constexpr struct Relu { Array operator()(const Operand& x) const; } relu{};     // max(x, 0), with gradient 0 at 0
-inline constexpr struct Relu6 { Array operator()(const Operand& x) const; } relu6{};   // min(max(x, 0), 6)
-inline constexpr struct Silu { Array operator()(const Operand& x) const; } silu{};     // x * sigmoid(x)
+inline constexpr struct Relu { Array operator()(const Operand& x) const; } relu{};    // max(x, 0), with gradient 0 at 0
+inline constexpr struct Relu6 { Array operator()(const Operand& x) const; } relu6{};  // min(max(x, 0), 6)
+inline constexpr struct Silu { Array operator()(const Operand& x) const; } silu{};    // x * sigmoid(x)
 inline constexpr Silu swish{};
 inline constexpr struct Sigmoid { Array operator()(const Operand& x) const; } sigmoid{};  // 1 / (1 + exp(-x))
 inline constexpr struct Tanh { Array operator()(const Operand& x) const; } tanh{};
 inline constexpr struct Softplus { Array operator()(const Operand& x) const; } softplus{};  // log(1 + exp(x))
 inline constexpr struct LogSigmoid { Array operator()(const Operand& x) const; } log_sigmoid{};
-inline constexpr struct Log1mexp { Array operator()(const Operand& x) const; } log1mexp{};  // log(1 - exp(-x)), x > 0
+inline constexpr struct Log1mexp { Array operator()(const Operand& x) const; } log1mexp{};   // log(1 - exp(-x)), x > 0
 inline constexpr struct SoftSign { Array operator()(const Operand& x) const; } soft_sign{};  // x / (|x| + 1)
 inline constexpr struct SparsePlus {
   Array operator()(const Operand& x) const;
@@ -41,7 +41,7 @@ inline constexpr struct SparsePlus {
 inline constexpr struct SparseSigmoid { Array operator()(const Operand& x) const; } sparse_sigmoid{};  // its derivative
 inline constexpr struct Mish { Array operator()(const Operand& x) const; } mish{};  // x * tanh(softplus(x))
 inline constexpr struct Selu { Array operator()(const Operand& x) const; } selu{};
-inline constexpr struct HardTanh { Array operator()(const Operand& x) const; } hard_tanh{};           // within [-1, 1]
+inline constexpr struct HardTanh { Array operator()(const Operand& x) const; } hard_tanh{};        // within [-1, 1]
 inline constexpr struct HardSigmoid { Array operator()(const Operand& x) const; } hard_sigmoid{};  // relu6(x + 3) / 6
 inline constexpr struct HardSilu { Array operator()(const Operand& x) const; } hard_silu{};  // x * hard_sigmoid(x)
 inline constexpr HardSilu hard_swish{};

@@ -3,12 +3,12 @@
 
 #include "lockstep/core/basic_ops.h"
 #include "lockstep/numpy/creation.h"
-#include "lockstep/numpy/series.h"
 #include "lockstep/numpy/indexing.h"
 #include "lockstep/numpy/jitted.h"
 #include "lockstep/numpy/math.h"
 #include "lockstep/numpy/operands.h"
 #include "lockstep/numpy/reductions.h"
+#include "lockstep/numpy/series.h"
 #include "lockstep/numpy/shape.h"
 #include "lockstep/numpy/sorting.h"
 #include "lockstep/ops/convert.h"
@@ -115,8 +115,7 @@ Arrays nonzero(const Operand& operand, const NonzeroOptions& o) {
   LocationScope scope(operand.where);
   const Array& a = operand.array;
   if (!o.size) {
-    if (o.fill_value.has_value())
-      throw_error(ErrorCode::invalid_argument, "nonzero", "a fill_value goes with a size");
+    if (o.fill_value.has_value()) throw_error(ErrorCode::invalid_argument, "nonzero", "a fill_value goes with a size");
     return nonzero(operand);
   }
   if (a.ndim() == 0)
@@ -160,24 +159,24 @@ struct SortedSlices {
 };
 SortedSlices sorted_slices(const Array& a, int axis, bool equal_nan) {
   Arrays out = jitted_many("_unique_sorted_mask", fmt::format("{} {}", axis, equal_nan), {&a, 1}, [&](auto in) {
-      Array x = numpy::moveaxis(in[0], axis, 0);
-      if (is_complex(x.dtype())) x = select_where(isnan(x), scalar_like(x, nan), x);
-      std::int64_t size = x.shape(0), width = size == 0 ? 0 : x.size() / size;
-      Array order = zeros(make_aval({1}, default_int()));
-      if (width != 0) {
-        Arrays keys = unstack(lax::reshape(x, {size, width}), 1);
-        std::reverse(keys.begin(), keys.end());
-        order = lexsort(keys);
-      }
-      x = x[order];
-      Array later = x[slice(1, end)], before = x[slice(0, -1)];
-      Array differ = lax::ne(later, before);
-      if (is_inexact(x.dtype()) && equal_nan) differ = differ & !(isnan(later) & isnan(before));
-      Ints others;
-      for (int i = 1; i < x.ndim(); ++i) others.push_back(i);
-      Array first = ones({x.shape(0)}, DType::bool_).at(slice(1, end)).set(any(differ, others));
-      return Arrays{x, first, order};
-    });
+    Array x = numpy::moveaxis(in[0], axis, 0);
+    if (is_complex(x.dtype())) x = select_where(isnan(x), scalar_like(x, nan), x);
+    std::int64_t size = x.shape(0), width = size == 0 ? 0 : x.size() / size;
+    Array order = zeros(make_aval({1}, default_int()));
+    if (width != 0) {
+      Arrays keys = unstack(lax::reshape(x, {size, width}), 1);
+      std::reverse(keys.begin(), keys.end());
+      order = lexsort(keys);
+    }
+    x = x[order];
+    Array later = x[slice(1, end)], before = x[slice(0, -1)];
+    Array differ = lax::ne(later, before);
+    if (is_inexact(x.dtype()) && equal_nan) differ = differ & !(isnan(later) & isnan(before));
+    Ints others;
+    for (int i = 1; i < x.ndim(); ++i) others.push_back(i);
+    Array first = ones({x.shape(0)}, DType::bool_).at(slice(1, end)).set(any(differ, others));
+    return Arrays{x, first, order};
+  });
   return {out[0], out[1], out[2]};
 }
 
@@ -196,8 +195,7 @@ Unique unique_all(const Operand& operand, const UniqueOptions& o) {
     x = ravel(x);
   }
   std::int64_t n = x.shape(axis);
-  if (x.size() == 0)
-    throw_error(ErrorCode::shape, "unique", "wants at least one element; {} has none", a.aval()->text);
+  if (x.size() == 0) throw_error(ErrorCode::shape, "unique", "wants at least one element; {} has none", a.aval()->text);
   auto [values, first, order] = sorted_slices(x, axis, o.equal_nan);
   std::int64_t size = o.size ? *o.size : sum(known_value(first, "unique")).item_scalar().as_int();
   Array at = nonzero(first, {.size = size})[0];

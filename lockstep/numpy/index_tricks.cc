@@ -118,8 +118,8 @@ Array ravel_multi_index(const Arrays& multi_index, const Shape& dims, std::strin
 Array select(const Arrays& conditions, const Arrays& choices, const Operand& default_value) {
   LocationScope scope(default_value.where);
   if (conditions.empty() || conditions.size() != choices.size())
-    throw_error(ErrorCode::invalid_argument, "select", "wants as many conditions as choices, at least one, not {} and {}",
-                conditions.size(), choices.size());
+    throw_error(ErrorCode::invalid_argument, "select",
+                "wants as many conditions as choices, at least one, not {} and {}", conditions.size(), choices.size());
   Arrays all{default_value.array};
   all.insert(all.end(), choices.begin(), choices.end());
   all = promote_dtypes("select", all);
@@ -167,7 +167,8 @@ Array put(const Operand& operand, const Operand& where, const Operand& what, con
   LocationScope scope(operand.where);
   const Array& a = operand.array;
   Array at = ravel(where), values = ravel(what);
-  if (!is_integer(at.dtype())) throw_error(ErrorCode::dtype, "put", "wants integers as indices, not {}", at.aval()->text);
+  if (!is_integer(at.dtype()))
+    throw_error(ErrorCode::dtype, "put", "wants integers as indices, not {}", at.aval()->text);
   if (a.size() == 0 || at.size() == 0 || values.size() == 0) return a;
   values = tiled_to(values, at.size());
   std::string_view mode = o.mode;

@@ -45,8 +45,8 @@ Array ravel_multi_index(const Arrays& multi_index, const Shape& dims, std::strin
 Array select(const Arrays& conditions, const Arrays& choices, const Operand& default_value = 0);
 struct CompressOptions {
   OptionsTag tag{};
-  Axes axis{};                           // one; none: of the flattened array
-  std::optional<std::int64_t> size{};    // absent: as many as hold, Error(concretization) under jit
+  Axes axis{};                         // one; none: of the flattened array
+  std::optional<std::int64_t> size{};  // absent: as many as hold, Error(concretization) under jit
   Array fill_value = 0;
 };
 // The slices where a vector of bools holds.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/core/basic_ops.h"
+#include "lockstep/numpy/math.h"
 #include "lockstep/numpy/promote.h"
 #include "lockstep/numpy/shape.h"
 #include "lockstep/ops/axes.h"
@@ -440,7 +441,8 @@ Array IndexUpdate::get(const GetOptions& options) const {
   LocationScope scope(index_.where);
   return read(array_, index_, options);
 }
-Array IndexUpdate::update(const Array& x, const Operand& values, Scatter scatter, const IndexOptions& options) const {
+Array IndexUpdate::update(const Array& x, const Operand& values, const Scatter& scatter,
+                          const IndexOptions& options) const {
   LocationScope scope(values.where);
   GatherPlan plan = plan_for(x, index_, options.wrap_negative_indices);
   if (plan.slice_shape.elements() == 0) return x;
@@ -473,6 +475,18 @@ Array IndexUpdate::multiply(const Operand& values, const IndexOptions& options) 
 Array IndexUpdate::divide(const Operand& values, const IndexOptions& options) const {
   LocationScope scope(values.where);
   return array_ / update(lax::ones_like(array_), values, lax::scatter_mul, options);
+}
+Array IndexUpdate::power(const Operand& values, const IndexOptions& options) const {
+  LocationScope scope(values.where);
+  return numpy::power(array_, update(lax::ones_like(array_), values, lax::scatter_mul, options));
+}
+Array IndexUpdate::apply(const std::function<Array(const Array&)>& func, const IndexOptions& options) const {
+  LocationScope scope(index_.where);
+  auto scatter = [&](const Operand& x, const Operand& indices, const Operand& y,
+                     const lax::ScatterDimensionNumbers& dims, const lax::ScatterOptions& how) {
+    return lax::scatter_apply(x, indices, func, dims, y.array.shape(), how);
+  };
+  return update(array_, zeros(make_aval({}, array_.dtype())), scatter, options);
 }
 Array IndexUpdate::min(const Operand& values, const IndexOptions& options) const {
   return update(array_, values, lax::scatter_min, options);

@@ -5,6 +5,7 @@
 // be traced, arrays of bools must be known (not under jit).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <source_location>
 #include <string_view>
@@ -116,13 +117,16 @@ class IndexUpdate {
   Array subtract(const Operand& values, const IndexOptions& options = {}) const;
   Array multiply(const Operand& values, const IndexOptions& options = {}) const;
   Array divide(const Operand& values, const IndexOptions& options = {}) const;
+  Array power(const Operand& values, const IndexOptions& options = {}) const;
+  // A function of a scalar applied to the elements: lax::scatter_apply.
+  Array apply(const std::function<Array(const Array& element)>& func, const IndexOptions& options = {}) const;
   Array min(const Operand& values, const IndexOptions& options = {}) const;
   Array max(const Operand& values, const IndexOptions& options = {}) const;
 
  private:
-  using Scatter = Array (*)(const Operand&, const Operand&, const Operand&, const lax::ScatterDimensionNumbers&,
-                            const lax::ScatterOptions&);
-  Array update(const Array& x, const Operand& values, Scatter scatter, const IndexOptions& options) const;
+  using Scatter = std::function<Array(const Operand&, const Operand&, const Operand&,
+                                      const lax::ScatterDimensionNumbers&, const lax::ScatterOptions&)>;
+  Array update(const Array& x, const Operand& values, const Scatter& scatter, const IndexOptions& options) const;
 
   Array array_;
   IndexList index_;

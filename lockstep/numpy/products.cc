@@ -93,9 +93,7 @@ Array cov(const Operand& m, const CovOptions& o) {
     divisor = static_cast<double>(x.shape(1) - ddof);
   } else {
     Array total = convert(sum(w), x.dtype());
-    divisor = ddof == 0              ? total
-              : !aweights.has_value() ? total - ddof
-                                      : total - ddof * sum(w * aweights) / total;
+    divisor = ddof == 0 ? total : !aweights.has_value() ? total - ddof : total - ddof * sum(w * aweights) / total;
   }
   Array centred = x - lax::expand_dims(mean, {1});
   Array weighted = w.has_value() ? centred * lax::expand_dims(w, {0}) : centred;

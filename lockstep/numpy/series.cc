@@ -115,8 +115,8 @@ Array gradient_along(const Array& a, const Array& spacing, int axis) {
     upper /= spacing;
   } else {
     if (spacing.shape() != Shape{a.shape(axis)})
-      throw_error(ErrorCode::shape, "gradient", "wants a number or {} coordinates along axis {}, not {}",
-                  a.shape(axis), axis, spacing.aval()->text);
+      throw_error(ErrorCode::shape, "gradient", "wants a number or {} coordinates along axis {}, not {}", a.shape(axis),
+                  axis, spacing.aval()->text);
     Shape shape = Shape::filled(static_cast<std::size_t>(a.ndim()), 1);
     shape[static_cast<std::size_t>(axis)] = a.shape(axis);
     Array x = lax::reshape(spacing, shape);
@@ -213,8 +213,7 @@ Array interp(const Operand& operand, const Operand& xs, const Operand& fs, const
     Arrays all = optional.all(in);
     auto [x, xp] = promote_dtypes_inexact("interp", all[0], all[1]);
     Array fp = promote_inexact("interp", all[2]), period = all[5];
-    if (is_complex(x.dtype()))
-      throw_error(ErrorCode::dtype, "interp", "does not take complex x: {}", x.aval()->text);
+    if (is_complex(x.dtype())) throw_error(ErrorCode::dtype, "interp", "does not take complex x: {}", x.aval()->text);
     if (period.has_value()) {
       period = abs(period);
       x = remainder(x, period), xp = remainder(xp, period);
@@ -225,7 +224,7 @@ Array interp(const Operand& operand, const Operand& xs, const Operand& fs, const
     Array i = clip(searchsorted(xp, x, Side::right), 1, xp.size() - 1), before = i - 1;
     Array df = fp[i] - fp[before], dx = xp[i] - xp[before], delta = x - xp[before];
     // The distance between epsilon and the next number: below it two places are the same.
-    double epsilon = x.dtype() == DType::float64 ? std::ldexp(1.0, -104)
+    double epsilon = x.dtype() == DType::float64   ? std::ldexp(1.0, -104)
                      : x.dtype() == DType::float32 ? std::ldexp(1.0, -46)
                      : x.dtype() == DType::float16 ? std::ldexp(1.0, -20)
                                                    : std::ldexp(1.0, -14);
@@ -248,11 +247,12 @@ Array slide(const char* name, bool correlate, const Operand& left, const Operand
   if (mode != "full" && mode != "same" && mode != "valid")
     throw_error(ErrorCode::invalid_argument, name, "mode \"{}\" is unknown; there are full, same and valid", mode);
   std::string key(mode);
-  if (o.precision) key += fmt::format(" {} {}", static_cast<int>(o.precision->first), static_cast<int>(o.precision->second));
+  if (o.precision)
+    key += fmt::format(" {} {}", static_cast<int>(o.precision->first), static_cast<int>(o.precision->second));
   if (o.preferred_element_type) key += fmt::format(" {}", lockstep::name(*o.preferred_element_type));
   return jitted(name, key, {left.array, right.array}, [&](auto in) {
-    auto [a, b] = o.preferred_element_type ? promote_dtypes(name, in[0], in[1])
-                                           : promote_dtypes_inexact(name, in[0], in[1]);
+    auto [a, b] =
+        o.preferred_element_type ? promote_dtypes(name, in[0], in[1]) : promote_dtypes_inexact(name, in[0], in[1]);
     bool swap = a.size() < b.size();
     if (correlate) b = conj(b);
     if (swap) std::swap(a, b);
@@ -261,8 +261,9 @@ Array slide(const char* name, bool correlate, const Operand& left, const Operand
     std::pair<std::int64_t, std::int64_t> padding{0, 0};
     if (mode == "same") padding = {n / 2, n - n / 2 - 1};
     if (mode == "full") padding = {n - 1, n - 1};
-    Array out = lax::conv_general_dilated(a[{newaxis, newaxis}], b[{newaxis, newaxis}], {1}, {padding},
-                                          {.precision = o.precision, .preferred_element_type = o.preferred_element_type});
+    Array out =
+        lax::conv_general_dilated(a[{newaxis, newaxis}], b[{newaxis, newaxis}], {1}, {padding},
+                                  {.precision = o.precision, .preferred_element_type = o.preferred_element_type});
     return correlate && swap ? out[{0, 0, slice(none, none, -1)}] : out[{0, 0}];
   });
 }
@@ -279,7 +280,8 @@ Array correlate(const Operand& a, const Operand& v, std::string_view mode, const
 Array polyval(const Operand& coefficients, const Operand& operand) {
   LocationScope scope(coefficients.where);
   if (coefficients.array.ndim() == 0)
-    throw_error(ErrorCode::shape, "polyval", "wants coefficients along an axis, not {}", coefficients.array.aval()->text);
+    throw_error(ErrorCode::shape, "polyval", "wants coefficients along an axis, not {}",
+                coefficients.array.aval()->text);
   return jitted("polyval", "", {coefficients.array, operand.array}, [&](auto in) {
     auto [p, x] = promote_dtypes("polyval", in[0], in[1]);
     Shape own(p.shape().begin() + 1, p.shape().end());
@@ -326,9 +328,8 @@ Array bartlett(std::int64_t m, std::source_location where) {
 }
 Array blackman(std::int64_t m, std::source_location where) {
   LocationScope scope(where);
-  return window(m, [&](const Array& n) {
-    return 0.42 - 0.5 * cos(2 * pi * n / (m - 1)) + 0.08 * cos(4 * pi * n / (m - 1));
-  });
+  return window(
+      m, [&](const Array& n) { return 0.42 - 0.5 * cos(2 * pi * n / (m - 1)) + 0.08 * cos(4 * pi * n / (m - 1)); });
 }
 Array hamming(std::int64_t m, std::source_location where) {
   LocationScope scope(where);

@@ -1,6 +1,7 @@
 // Reading and writing slices at traced places: XLA's gather and scatter, with JAX's names and out-of-bounds modes.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "lockstep/core/params.h"
@@ -10,7 +11,8 @@
 
 namespace lockstep {
 
-extern const Primitive gather_p, scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_max_p;
+extern const Primitive gather_p, scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_max_p,
+    scatter_apply_p;
 
 namespace lax {
 
@@ -70,6 +72,13 @@ Array scatter_min(const Operand& operand, const Operand& scatter_indices, const 
                   const ScatterDimensionNumbers& dimension_numbers, const ScatterOptions& options = {});
 Array scatter_max(const Operand& operand, const Operand& scatter_indices, const Operand& updates,
                   const ScatterDimensionNumbers& dimension_numbers, const ScatterOptions& options = {});
+
+// With a function applied to the elements of slices of update_shape: once more for each time that a place is named. The
+// function is one of scalars, captures no arrays, and keeps the dtype. There is no derivative.
+Array scatter_apply(const Operand& operand, const Operand& scatter_indices,
+                    const std::function<Array(const Array& element)>& func,
+                    const ScatterDimensionNumbers& dimension_numbers, const Shape& update_shape,
+                    const ScatterOptions& options = {});
 
 }  // namespace lax
 }  // namespace lockstep

@@ -84,9 +84,7 @@ lax::ScatterOptions options_of(const ScatterParams& p) {
   return {.indices_are_sorted = p.indices_are_sorted, .unique_indices = p.unique_indices, .mode = p.mode};
 }
 
-template <const Primitive& P>
-void scatter_abstract_eval(const Params* params, std::span<const AvalP> in, AvalList& out) {
-  auto& d = params->get<ScatterParams>().dimension_numbers;
+void check_scatter(const Primitive& P, const ScatterDimensionNumbers& d, std::span<const AvalP> in, AvalList& out) {
   AvalP operand = in[0], indices = in[1], updates = in[2];
   Printer printer;
   print_param(printer, d);
@@ -107,6 +105,10 @@ void scatter_abstract_eval(const Params* params, std::span<const AvalP> in, Aval
                 "windows no larger than the operand",
                 updates->text, operand->text, indices->text, printer.text);
   out.push_back(joined_aval(in, operand->shape, operand->weak_type));
+}
+template <const Primitive& P>
+void scatter_abstract_eval(const Params* params, std::span<const AvalP> in, AvalList& out) {
+  check_scatter(P, params->get<ScatterParams>().dimension_numbers, in, out);
 }
 
 // ---- differentiation ----
@@ -230,7 +232,9 @@ std::vector<Array> scatter_transpose(const Params* params, std::span<const Array
 
 // ---- batching and lowering ----
 
-BatchOut batch_params(const Primitive& primitive, const BatchIn& in, const ScatterParams& p) {
+// `make` makes the primitive's parameters of those with a batch dimension.
+template <class Make>
+BatchOut batch_params(const Primitive& primitive, const BatchIn& in, const ScatterParams& p, const Make& make) {
   const ScatterDimensionNumbers& d = p.dimension_numbers;
   ScatterParams with = p;
   with.dimension_numbers = {.update_window_dims = shifted(d.update_window_dims),
@@ -248,11 +252,11 @@ BatchOut batch_params(const Primitive& primitive, const BatchIn& in, const Scatt
     dims.operand_batching_dims = prefixed(0, dims.operand_batching_dims);
     dims.scatter_indices_batching_dims = prefixed(0, shifted(d.scatter_indices_batching_dims));
   }
-  return {{bind_one(primitive, {operand, indices, updates}, make_params(with))}, {0}};
+  return {{bind_one(primitive, {operand, indices, updates}, make(with))}, {0}};
 }
 template <const Primitive& P>
 BatchOut scatter_batch(const Params* params, const BatchIn& in) {
-  return batch_params(P, in, params->get<ScatterParams>());
+  return batch_params(P, in, params->get<ScatterParams>(), [](const ScatterParams& p) { return make_params(p); });
 }
 
 // The nearest indices whose windows fit.
@@ -268,15 +272,13 @@ std::string emit_clamped(LowerContext& ctx, const ScatterDimensionNumbers& d, st
   return ctx.emit("stablehlo.clamp {}, {}, {} : {}", ctx.constant(Scalar(std::int64_t{0}, aval->dtype), aval), indices,
                   emit_index_constant(ctx, upper, aval->dtype, aval->shape), aval->mlir);
 }
-template <auto kCombine>
-void scatter_lower(LowerContext& ctx, const Params* params, std::span<const AvalP> in_avals,
-                   std::span<const AvalP> out_avals, std::span<const std::string> in, std::vector<std::string>& out) {
-  auto& p = params->get<ScatterParams>();
+void emit_scatter(LowerContext& ctx, const ScatterParams& p, const ClosedJaxpr& update, std::span<const AvalP> in_avals,
+                  std::span<const AvalP> out_avals, std::span<const std::string> in, std::vector<std::string>& out) {
   auto& d = p.dimension_numbers;
   std::string indices = in[1];
   if (p.mode == GatherScatterMode::clip && !d.scatter_dims_to_operand_dims.empty())
     indices = emit_clamped(ctx, d, in_avals, indices);
-  std::string region = reducer_region(ctx, update_jaxpr<kCombine>(in_avals[0]->dtype));
+  std::string region = reducer_region(ctx, update);
   out.push_back(ctx.emit(
       "\"stablehlo.scatter\"({}, {}, {}) <{{indices_are_sorted = {}, scatter_dimension_numbers = "
       "#stablehlo.scatter<update_window_dims = {}, inserted_window_dims = {}, input_batching_dims = {}, "
@@ -286,6 +288,68 @@ void scatter_lower(LowerContext& ctx, const Params* params, std::span<const Aval
       int_list(d.operand_batching_dims), int_list(d.scatter_indices_batching_dims),
       int_list(d.scatter_dims_to_operand_dims), in_avals[1]->rank() - 1, p.unique_indices, region,
       function_type(in_avals, out_avals)));
+}
+template <auto kCombine>
+void scatter_lower(LowerContext& ctx, const Params* params, std::span<const AvalP> in_avals,
+                   std::span<const AvalP> out_avals, std::span<const std::string> in, std::vector<std::string>& out) {
+  emit_scatter(ctx, params->get<ScatterParams>(), update_jaxpr<kCombine>(in_avals[0]->dtype), in_avals, out_avals, in,
+               out);
+}
+
+// ---- scatter_apply: a function of the elements instead of updates ----
+
+struct ScatterApplyParams {
+  ScatterDimensionNumbers dimension_numbers;
+  bool indices_are_sorted;
+  GatherScatterMode mode;
+  bool unique_indices;
+  DType dtype;
+  ClosedJaxpr update;  // of an element and an update, which it leaves alone
+};
+ScatterParams scatter_of(const ScatterApplyParams& p) {
+  return {p.dimension_numbers, p.indices_are_sorted, p.mode, p.unique_indices, p.dtype};
+}
+ParamsRef apply_params(const ScatterParams& p, const ClosedJaxpr& update) {
+  return make_params(
+      ScatterApplyParams{p.dimension_numbers, p.indices_are_sorted, p.mode, p.unique_indices, p.dtype, update});
+}
+void apply_abstract_eval(const Params* params, std::span<const AvalP> in, AvalList& out) {
+  check_scatter(scatter_apply_p, params->get<ScatterApplyParams>().dimension_numbers, in, out);
+}
+BatchOut apply_batch(const Params* params, const BatchIn& in) {
+  auto& p = params->get<ScatterApplyParams>();
+  return batch_params(scatter_apply_p, in, scatter_of(p),
+                      [&](const ScatterParams& with) { return apply_params(with, p.update); });
+}
+void apply_lower(LowerContext& ctx, const Params* params, std::span<const AvalP> in_avals,
+                 std::span<const AvalP> out_avals, std::span<const std::string> in, std::vector<std::string>& out) {
+  auto& p = params->get<ScatterApplyParams>();
+  emit_scatter(ctx, scatter_of(p), p.update, in_avals, out_avals, in, out);
+}
+void apply_print(Printer& printer, const Params* params) {
+  auto& p = params->get<ScatterApplyParams>();
+  auto value = [&](const auto& v) { return [&] { print_param(printer, v); }; };
+  internal::sort_and_print(printer, {{"dimension_numbers", value(p.dimension_numbers)},
+                                     {"indices_are_sorted", value(p.indices_are_sorted)},
+                                     {"mode", value(p.mode)},
+                                     {"unique_indices", value(p.unique_indices)},
+                                     {"update_consts", [&] { print_text(printer, "()"); }},
+                                     {"update_jaxpr", value(p.update)}});
+}
+ClosedJaxpr apply_jaxpr(const std::function<Array(const Array&)>& f, DType dtype) {
+  AvalP aval = make_aval({}, dtype);
+  return trace_reducer([&](std::span<const Array> a, std::span<const Array>) { return Arrays{f(a[0])}; }, {&aval, 1},
+                       "scatter_apply");
+}
+std::vector<Example> apply_examples() {
+  ScatterDimensionNumbers rows{
+      .update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0}};
+  auto doubled = [](const Array& x) { return lax::mul(x, scalar_like(x, 2.0)); };
+  ScatterParams p{rows, false, GatherScatterMode::fill_or_drop, false, DType::float32};
+  return {Example{.label = "rows, repeated",
+                  .in = {examples::array({3, 2}, DType::float32), examples::values({3, 1}, DType::int32, {2, 0, 2}),
+                         examples::array({3, 2}, DType::float32, {.seed = 1})},
+                  .params = apply_params(p, apply_jaxpr(doubled, DType::float32))}};
 }
 
 std::vector<Example> examples_of(bool unique_only, bool complex_numbers) {
@@ -343,7 +407,8 @@ BatchOut batch_scatter(const Primitive& primitive, const BatchIn& in, const Scat
   return batch_params(
       primitive, in,
       {dimension_numbers, options.indices_are_sorted, options.mode.value_or(GatherScatterMode::fill_or_drop),
-       options.unique_indices, in.args[0].dtype()});
+       options.unique_indices, in.args[0].dtype()},
+      [](const ScatterParams& p) { return make_params(p); });
 }
 
 LOCKSTEP_PRIMITIVE(scatter_p, {.name = "scatter",
@@ -392,6 +457,13 @@ LOCKSTEP_PRIMITIVE(scatter_max_p, {.name = "scatter-max",
                                    .lower = scatter_lower<reducer_max>,
                                    .examples = scatter_examples<false, false>,
                                    .print = scatter_print<reducer_max>});
+
+LOCKSTEP_PRIMITIVE(scatter_apply_p, {.name = "scatter",
+                                     .abstract_eval = apply_abstract_eval,
+                                     .batch = apply_batch,
+                                     .lower = apply_lower,
+                                     .examples = apply_examples,
+                                     .print = apply_print});
 
 namespace lax {
 
@@ -448,6 +520,17 @@ Array scatter_min(const Operand& operand, const Operand& scatter_indices, const 
 Array scatter_max(const Operand& operand, const Operand& scatter_indices, const Operand& updates,
                   const ScatterDimensionNumbers& dimension_numbers, const ScatterOptions& options) {
   return bind_scatter(scatter_max_p, operand, scatter_indices, updates, dimension_numbers, options);
+}
+
+Array scatter_apply(const Operand& operand, const Operand& scatter_indices,
+                    const std::function<Array(const Array&)>& func, const ScatterDimensionNumbers& dimension_numbers,
+                    const Shape& update_shape, const ScatterOptions& options) {
+  LocationScope scope(operand.where);
+  const Array& x = operand.array;
+  ScatterParams p{dimension_numbers, options.indices_are_sorted, options.mode.value_or(GatherScatterMode::fill_or_drop),
+                  options.unique_indices, x.dtype()};
+  Array unused = zeros(make_aval(update_shape, x.dtype()));
+  return bind_one(scatter_apply_p, {x, scatter_indices.array, unused}, apply_params(p, apply_jaxpr(func, x.dtype())));
 }
 
 }  // namespace lax

@@ -235,7 +235,8 @@ Arrays bind_cond(const Array& index, std::vector<FlatFunction> functions, std::s
         },
         all, operation));
   }
-  Arrays index_and{index};
+  // A cond's index is a bool; StableHLO's case takes the last branch for negative numbers.
+  Arrays index_and{operation == "cond" ? index : lax::clamp(0, index, static_cast<int>(branches.size()) - 1)};
   return bind_branches(std::move(branches), concat({index_and, captured, operands}));
 }
 

@@ -21,7 +21,7 @@ class Nn(oracle.Table):
             self.check("nn_logmeanexp_0", lambda v: nn.logmeanexp(v, 0, keepdims=True), a, **also)
             self.check("nn_gelu_exact", lambda v: nn.gelu(v, approximate=False), a, **also)
             self.check("nn_glu", lambda v: nn.glu(v, 0), a, **also)
-        for name in "relu relu6 hard_tanh soft_sign squareplus selu celu elu leaky_relu silu sparse_plus hard_sigmoid".split():
+        for name in "relu relu6 hard_tanh soft_sign squareplus selu celu elu leaky_relu sparse_plus hard_sigmoid".split():
             self.check(f"nn_{name}", getattr(nn, name), jnp.arange(-8, 8))
         self.check("nn_standardize_axes", lambda v: nn.standardize(v, (0, 1), epsilon=0.1), x)
         for name, f in dict(leaky_relu_slope=nn.leaky_relu, elu_alpha=nn.elu, celu_alpha=nn.celu, squareplus_b=nn.squareplus).items():

@@ -80,6 +80,7 @@ const std::map<std::string, std::function<Arrays(In)>>& cases() {
       CASE(multiply_numbers, {X.at({in[1], in[1]}).multiply(2)}),
       CASE(multiply_values, {X.at(in[1]).multiply(in[2], {.unique_indices = true})}),
       CASE(divide_values, {X.at(in[1]).divide(in[2], {.unique_indices = true})}),
+      CASE(power_values, {X.at(in[1]).power(in[2], {.unique_indices = true})}),
       CASE(min_values, {X.at(in[1]).min(in[2])}),
       CASE(max_values, {X.at(in[1]).max(in[2])}),
       CASE(min_newaxis, {X.at({in[1], newaxis}).min(0.5)}),

@@ -134,6 +134,7 @@ VALUES = {
     "np_diag": (lambda x: [jnp.diag(x), jnp.diag(x, 1), jnp.diag(x, -2)], V),
     "multiply_values": (lambda x, i, y: x.at[i].multiply(y, unique_indices=True), M, ints(0, 2), floats(2, 4)),
     "divide_values": (lambda x, i, y: x.at[i].divide(y, unique_indices=True), M, ints(0, 2), floats(2, 4)),
+    "power_values": (lambda x, i, y: x.at[i].power(y, unique_indices=True), abs(M) + 1, ints(0, 2), floats(2, 4)),
     "min_values": (lambda x, i, y: x.at[i].min(y), M, ints(0, 2, 0), floats(3, 4)),
     "max_values": (lambda x, i, y: x.at[i].max(y), M, ints(0, 2, 0), floats(3, 4)),
     "set_float_in_ints": (lambda x: x.at[0].set(2.5), np.arange(4, dtype=np.int32)),
