@@ -1,6 +1,7 @@
 """Runs lockstep's benchmark and JAX's side by side and prints one table. usage: compare.py BUILD_FOLDER [JOB...]"""
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -14,8 +15,11 @@ BARS = {  # ratio to JAX now; what the design aims at is stricter
     "step_mid_1p": ("GPT step 6 x 384, one process", 1.0),
     "step_small_2p": ("GPT step 4 x 128, two processes", 1.0),
     "step_mid_2p": ("GPT step 6 x 384, two processes", 1.0),
+    "register": ("256 clients register", 0.7),
+    "barrier": ("256 clients pass a barrier", 0.7),
+    "kv": ("key-value round trip", 0.7),
 }
-ROUNDS = {"dispatch": 2, "trace": 3}  # the best of so many counts
+ROUNDS = {"dispatch": 2, "trace": 3, "coordination": 3}  # the best of so many counts
 
 
 def lines(text):
@@ -45,6 +49,15 @@ def run(command, **environment):
     return done.stdout
 
 
+def coordination(command):
+    """The best of three barriers: the first finds cold caches on both sides."""
+    text = run([*command, "256"])
+    number = lambda name, scale: scale * min(float(x) for x in re.findall(rf"{name} ([0-9.]+)", text))
+    return {name: {"name": name, "seconds": seconds}
+            for name, seconds in (("register", number("register_s", 1)), ("barrier", number("barrier_ms", 1e-3)),
+                                  ("kv", number("kv_set_get_us", 1e-6)))}
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -64,12 +77,17 @@ def two_of_jax(rival):
 
 def main():
     build, *jobs = sys.argv[1:]
-    jobs = jobs or ["dispatch", "trace", "step"]
+    jobs = jobs or ["dispatch", "trace", "step", "coordination"]
     ours_program, tool = f"{build}/benchmarks/bench", f"{build}/tools/lockstep"
     rival = os.path.join(os.path.dirname(__file__), "rival", "jax_rival.py")
     ours, theirs = {}, {}
     for job in jobs:
         print(f"measuring {job} ...", file=sys.stderr, flush=True)
+        if job == "coordination":
+            for _ in range(ROUNDS[job]):
+                keep_best(ours, coordination([f"{build}/benchmarks/coordination"]))
+                keep_best(theirs, coordination([sys.executable, os.path.join(os.path.dirname(rival), "coordination_rival.py")]))
+            continue
         for _ in range(ROUNDS.get(job, 1)):  # one after the other, since the machine's speed changes by the minute
             keep_best(ours, lines(run([ours_program, job])))
             keep_best(theirs, lines(run([sys.executable, rival, job])))

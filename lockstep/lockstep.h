@@ -9,6 +9,7 @@
 #include "lockstep/api/shard_map.h"
 #include "lockstep/api/vmap.h"
 #include "lockstep/distributed/initialize.h"
+#include "lockstep/distributed/phase.h"
 #include "lockstep/lax/control_flow.h"
 #include "lockstep/lax/lax.h"
 #include "lockstep/multihost_utils/multihost_utils.h"

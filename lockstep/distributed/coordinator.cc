@@ -168,7 +168,7 @@ void Coordinator::settle_registration(Time now, Outbox& out) {
     refusal_at_ = now;  // whoever comes later hears it at once
     for (int p = 0; p < members_.count(); ++p) {
       if (members_[p].registration != nullptr) surplus_.push_back(members_[p].registration);
-      members_[p] = Member();
+      reset(p);
     }
     for (auto* call : surplus_) {
       *call->response->mutable_problem() = refusal_;
@@ -193,6 +193,12 @@ void Coordinator::settle_registration(Time now, Outbox& out) {
     for (int p = 0; p < members_.count(); ++p) accept(members_[p], now, out);
     changed(now, out);
   }
+}
+
+// As if it had never come. Whoever listened for it is told so by the next tick.
+void Coordinator::reset(int process) {
+  if (members_[process].listener != nullptr) orphans_.push_back(members_[process].listener);
+  members_[process] = Member();
 }
 
 void Coordinator::accept(Member& member, Time now, Outbox& out) {
@@ -278,6 +284,7 @@ void Coordinator::welcome_early(int process, Outbox& out) {
 
 void Coordinator::listener_gone(int process, Listener* listener, Time now) {
   std::erase_if(early_, [&](const Early& early) { return early.listener == listener; });
+  std::erase(orphans_, listener);
   if (process < 0 || process >= members_.count() || members_[process].listener != listener) return;
   Member& member = members_[process];
   member.listener = nullptr;
@@ -339,6 +346,8 @@ void Coordinator::tick(Time now, Outbox& out) {
     }
   }
   last_tick_ = now;
+  for (auto* listener : orphans_) listener->close(out);
+  orphans_.clear();
   std::vector<int> crashed, silent;
   std::string how_crashed, how_silent;
   for (int p = 0; p < members_.count() && !failure_; ++p) {
@@ -452,6 +461,8 @@ void Coordinator::stop(const std::string& reason, Outbox& out) {
     member.listener->close(out);
     member.listener = nullptr;
   }
+  for (auto* listener : orphans_) listener->close(out);
+  orphans_.clear();
   for (auto& early : early_) early.listener->close(out);
   early_.clear();
   for (auto* call : surplus_) {
@@ -474,7 +485,7 @@ void Coordinator::forget(Call* call) {
   barriers_.forget(call);
   agreements_.forget(call);
   for (int p = 0; p < members_.count(); ++p)
-    if (members_[p].registration == call) members_[p] = Member();
+    if (members_[p].registration == call) reset(p);
   std::erase(surplus_, call);
   std::erase_if(shutdown_.arrived, [&](auto& entry) { return entry.second == call; });
   std::erase(watchers_, call);

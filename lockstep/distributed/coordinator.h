@@ -61,6 +61,7 @@ class Coordinator {
   void refuse(std::string message, const std::vector<int>& processes, Time now);
   void settle_registration(Time now, Outbox& out);
   void welcome_early(int process, Outbox& out);
+  void reset(int process);
   void accept(Member& member, Time now, Outbox& out);
   void fail(coordination::Failure::Kind kind, const std::vector<int>& processes, const std::string& message,
             Outbox& out);
@@ -87,7 +88,8 @@ class Coordinator {
     int process;
     std::uint64_t incarnation;
   };
-  std::vector<Early> early_;  // listeners of processes that have not registered yet
+  std::vector<Early> early_;        // listeners of processes that have not registered yet
+  std::vector<Listener*> orphans_;  // of processes that are forgotten
   std::optional<coordination::Failure> failure_;
   coordination::Problem failure_problem_;
   bool stopped_ = false;

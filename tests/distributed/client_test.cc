@@ -123,6 +123,15 @@ TEST_F(ClientTest, LargeValues) {
   EXPECT_EQ(clients_[1]->get("large", seconds(20)), value);
 }
 
+TEST_F(ClientTest, TextsNeedNotBeUtf8) {
+  start(2);
+  clients_[0]->set("k\xff/\xc3", "\xfe");
+  EXPECT_EQ(clients_[1]->get("k\xff/\xc3", seconds(5)), "\xfe");
+  parallel([&](int p) { clients_[p]->barrier("b\xff", seconds(10)); });
+  clients_[1]->report_error(FailureKind::peer_crashed, "\xff!");
+  EXPECT_THAT(error_of(ErrorCode::peer, [&] { clients_[0]->get("k", seconds(5)); }), HasSubstr("\xff!"));
+}
+
 TEST_F(ClientTest, ErrorsOfTheStore) {
   start(1);
   Client& c = *clients_[0];
