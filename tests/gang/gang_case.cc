@@ -182,7 +182,7 @@ class Runner {
             b.local_device(static_cast<int>(i))));
       }
     }
-    channel_.launch([&](std::uint64_t number) {
+    channel_.launch({}, [&](std::uint64_t number) {
       for (std::size_t i = 0; i < local.size(); ++i) {
         std::vector<PJRT_Buffer*> arguments, results(executable.output_count());
         for (const pjrt::Buffer& buffer : in[i]) arguments.push_back(buffer.raw());
