@@ -244,8 +244,9 @@ void Printer::print_body(const Jaxpr& j, int indent) {
     fits = fits && !has_line_break(lines[i]);
   }
   one += (lines.empty() ? "  in " : " in ") + outs;
+  one += " }";
   if (fits && column + one.size() <= kWidth) {
-    text += one + " }";
+    text += one;
     return;
   }
   text += head + " let\n";

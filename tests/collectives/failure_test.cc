@@ -140,7 +140,7 @@ TEST_P(FailureTest, AnEngineThatEndsCallsDoneAndLeavesThePeers) {
   g.start(permute({0, 1}, 2), 1, 1, b.in, b.out, b.ticket.done());
   g.engines[0].reset();
   EXPECT_THAT(a.message(), HasSubstr("the engine is shut down"));
-  EXPECT_THAT(b.message(), HasSubstr("has left the gang in good order"));
+  EXPECT_THAT(b.message(), HasSubstr("has left the gang, in good order"));
   EXPECT_EQ(b.code(), ErrorCode::peer);
   g.start(all_reduce_over({0, 1}), 2, 1, c.in, c.out, c.ticket.done());
   EXPECT_THAT(c.message(), HasSubstr("has left the gang"));

@@ -12,7 +12,6 @@ import numpy as np
 
 PROGRAM = sys.argv.pop()
 # What the compiler refuses when it has to compile the whole program for a CPU by itself (compile/partition.h).
-NOT_WHOLE = {"bits_or", "bits_and", "bits_xor", "broadcast", "ragged_all_to_all"}
 
 
 class Programs(unittest.TestCase):
@@ -74,8 +73,6 @@ class Programs(unittest.TestCase):
         for name in names:
             expected = self.expected[name]
             with self.subTest(name):
-                if route == "whole_compile" and name in NOT_WHOLE:
-                    expected = "PJRT_Client_Compile"
                 self.check(directory, name, expected)
 
     def test_two_processes_of_two_devices(self):
