@@ -341,15 +341,16 @@ ClosedJaxpr apply_jaxpr(const std::function<Array(const Array&)>& f, DType dtype
   return trace_reducer([&](std::span<const Array> a, std::span<const Array>) { return Arrays{f(a[0])}; }, {&aval, 1},
                        "scatter_apply");
 }
+// Of integers: there is no derivative.
 std::vector<Example> apply_examples() {
   ScatterDimensionNumbers rows{
       .update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0}};
   auto doubled = [](const Array& x) { return lax::mul(x, scalar_like(x, 2.0)); };
-  ScatterParams p{rows, false, GatherScatterMode::fill_or_drop, false, DType::float32};
-  return {Example{.label = "rows, repeated",
-                  .in = {examples::array({3, 2}, DType::float32), examples::values({3, 1}, DType::int32, {2, 0, 2}),
-                         examples::array({3, 2}, DType::float32, {.seed = 1})},
-                  .params = apply_params(p, apply_jaxpr(doubled, DType::float32))}};
+  ScatterParams p{rows, false, GatherScatterMode::fill_or_drop, false, DType::int32};
+  return {Example{.label = "int, rows repeated",
+                  .in = {examples::array({3, 2}, DType::int32), examples::values({3, 1}, DType::int32, {2, 0, 2}),
+                         examples::array({3, 2}, DType::int32, {.seed = 1})},
+                  .params = apply_params(p, apply_jaxpr(doubled, DType::int32))}};
 }
 
 std::vector<Example> examples_of(bool unique_only, bool complex_numbers) {
@@ -458,7 +459,7 @@ LOCKSTEP_PRIMITIVE(scatter_max_p, {.name = "scatter-max",
                                    .examples = scatter_examples<false, false>,
                                    .print = scatter_print<reducer_max>});
 
-LOCKSTEP_PRIMITIVE(scatter_apply_p, {.name = "scatter",
+LOCKSTEP_PRIMITIVE(scatter_apply_p, {.name = "scatter_apply",
                                      .abstract_eval = apply_abstract_eval,
                                      .batch = apply_batch,
                                      .lower = apply_lower,

@@ -146,6 +146,7 @@ class Numpy(oracle.Table):
         self.check("average_weights", lambda x, w: jnp.average(x, 1, weights=w), F, abs(ROW))
         self.check("average_weights", lambda x, w: jnp.average(x, 1, weights=w), F, abs(F))
         self.check("cumsum", jnp.cumsum, I, jaxpr=True)
+        self.check("cumsum_bool", lambda x: jnp.cumsum(x, 0, dtype=bool), I % 2, jaxpr=True)
         self.check("cumsum_0", lambda x: jnp.cumsum(x, 0), F, jaxpr=True)
         self.check("cumprod_-1", lambda x: jnp.cumprod(x, -1), B, jaxpr=True)
         holes = F.at[0, 1].set(jnp.nan)
