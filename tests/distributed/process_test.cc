@@ -151,8 +151,8 @@ TEST_F(ProcessTest, AStoppedCoordinatorIsLostAfterTheHeartbeatTimeout) {
   a.signal(SIGSTOP);
   EXPECT_EQ(b.wait(), exit_coordinator_lost) << b.err();
   EXPECT_THAT(b.err(), HasSubstr("no answer for 2.0 s"));
-  a.signal(SIGCONT);
-  EXPECT_EQ(a.wait(), exit_peer_crashed) << a.err();
+  a.signal(SIGCONT);  // it finds a closed connection, or, if it is slow to look, a long silence
+  EXPECT_THAT(a.wait(), testing::AnyOf(exit_peer_crashed, exit_peer_unreachable)) << a.err();
 }
 
 struct End {

@@ -1,8 +1,10 @@
 // `lockstep run` with small shell programs and with gangs of rank.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -111,12 +113,18 @@ TEST(LaunchTest, TheFirstFailureIsTheStatusAndEndsTheRest) {
 }
 
 TEST(LaunchTest, WhoIgnoresSigtermIsKilledAfterTheGrace) {
-  auto p = run_shell(2, "trap '' TERM; echo pid=$$; [ $JAX_PROCESS_ID = 1 ] && kill -9 $$; while :; do sleep 0.1; done",
+  // Process 1 does not die before process 0 ignores the signal and has said so.
+  std::string ready = testing::TempDir() + "lockstep-ready-" + std::to_string(::getpid());
+  auto p = run_shell(2,
+                     "trap '' TERM; echo pid=$$; [ $JAX_PROCESS_ID = 0 ] && : >" + ready +
+                         "; while [ $JAX_PROCESS_ID = 1 ]; do [ -e " + ready +
+                         " ] && sleep 0.2 && kill -9 $$; sleep 0.02; done; while :; do sleep 0.1; done",
                      {"--linger", "0", "--grace", "0.3"});
   EXPECT_EQ(p.wait(), 128 + SIGKILL);
   EXPECT_THAT(p.err(), HasSubstr("was ended by signal 9 (Killed)"));
   EXPECT_EQ(pids_in(p.out()).size(), 2u);
   EXPECT_TRUE(all_gone(pids_in(p.out())));
+  std::remove(ready.c_str());
 }
 
 TEST(LaunchTest, DescendantsDoNotOutliveTheRun) {
