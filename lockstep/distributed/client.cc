@@ -218,6 +218,7 @@ Client::~Client() = default;
 void Client::connect() { impl_->connect(); }
 void Client::shutdown(Milliseconds timeout) { impl_->shut_down(timeout); }
 void Client::close() { impl_->close(); }
+const std::string& Client::coordinator_address() const { return impl_->options().address; }
 int Client::process_id() const { return impl_->options().process_id; }
 int Client::num_processes() const { return impl_->options().num_processes; }
 const std::vector<Identity>& Client::members() const { return impl_->members(); }

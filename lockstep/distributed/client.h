@@ -80,6 +80,7 @@ class Client {
   // process for dead. Idempotent.
   void close();
 
+  const std::string& coordinator_address() const;  // as it was given, HOST:PORT
   int process_id() const;
   int num_processes() const;
   const std::vector<Identity>& members() const;  // by process id; after connect()

@@ -7,6 +7,7 @@
 
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/initialize.h"
+#include "lockstep/runtime/gang.h"
 #include "lockstep/runtime/platforms.h"
 #include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
@@ -41,6 +42,7 @@ struct InstallHooks {
       return ids.empty() ? planned_local_device_count() : static_cast<int>(ids.size());
     };
     hooks.plugin = plugin_identity;
+    hooks.outstanding = outstanding_collectives;
     hooks.settings = [] {
       std::map<std::string, std::string> out{{"jax_enable_x64", config::enable_x64() ? "true" : "false"}};
       if (const char* route = std::getenv("LOCKSTEP_PARTITION_ROUTE")) out["LOCKSTEP_PARTITION_ROUTE"] = route;

@@ -9,6 +9,7 @@
 #include "lockstep/collectives/gloo_transport.h"
 #include "lockstep/collectives/local_transport.h"
 #include "lockstep/collectives/store.h"
+#include "lockstep/distributed/address.h"
 #include "lockstep/distributed/agreement.h"
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/health.h"
@@ -71,7 +72,11 @@ std::unique_ptr<collectives::Engine> make_engine() {
     auto& members = distributed::client().members();
     bool one_host = std::all_of(members.begin(), members.end(),
                                 [&](const auto& m) { return m.machine == members.front().machine; });
-    if (one_host) gloo.address = "127.0.0.1";
+    if (one_host)
+      gloo.address = "127.0.0.1";
+    else  // the address by which this machine reaches the coordinator's reaches this machine
+      gloo.towards =
+          distributed::parse_address(distributed::client().coordinator_address(), "distributed::initialize").host;
     transport = collectives::connect_gloo(store, b.process_index(), b.process_count(),
                                           Clock::now() + collective_timeout(), gloo);
   }
@@ -99,6 +104,21 @@ std::chrono::milliseconds collective_timeout() {
     return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
   }();
   return timeout;
+}
+
+std::vector<std::string> outstanding_collectives() {
+  State& s = state();
+  std::vector<std::string> out;
+  std::lock_guard lock(s.mutex);
+  if (!s.engine) return out;
+  for (const collectives::Outstanding& o : s.engine->snapshot()) {
+    out.push_back(fmt::format("{} {} in launch {} for {:.1f} s", collectives::to_string(o.op), o.name, o.launch,
+                              std::chrono::duration<double>(o.age).count()));
+    if (!o.waiting_for.empty())
+      out.back() += fmt::format("; not here yet: process{} {}", o.waiting_for.size() == 1 ? "" : "es",
+                                fmt::join(o.waiting_for, ", "));
+  }
+  return out;
 }
 
 collectives::Engine& engine() {
