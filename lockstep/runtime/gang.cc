@@ -1,5 +1,7 @@
 #include "lockstep/runtime/gang.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
