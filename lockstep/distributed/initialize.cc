@@ -182,7 +182,7 @@ constexpr std::chrono::milliseconds time_for_verdict{1500};  // a connection tha
 // What kind of failure of the gang an error is, if it is one.
 std::optional<FailureKind> kind_of(const Error& e) {
   if (e.code() == ErrorCode::diverged) return FailureKind::diverged;  // whoever has ended of it meanwhile
-  if (e.code() == ErrorCode::peer) health_within(time_for_verdict);  // who died is known a little later
+  if (e.code() == ErrorCode::peer) health_within(time_for_verdict);   // who died is known a little later
   if (auto failure = health()) return failure->kind;
   if (e.code() == ErrorCode::timeout) return FailureKind::stalled;
   if (e.code() == ErrorCode::peer) return FailureKind::peer_crashed;

@@ -44,6 +44,7 @@ struct State {
   };
   std::mutex mutex;
   std::unique_ptr<collectives::Engine> engine;
+  std::atomic<collectives::Engine*> ready = nullptr;  // the same, for who may not wait while it connects
   std::map<std::uint32_t, Slot> channels;
   distributed::Subscription failure, leaving;
 };
@@ -109,11 +110,10 @@ std::chrono::milliseconds collective_timeout() {
 }
 
 std::vector<std::string> outstanding_collectives() {
-  State& s = state();
   std::vector<std::string> out;
-  std::lock_guard lock(s.mutex);
-  if (!s.engine) return out;
-  for (const collectives::Outstanding& o : s.engine->snapshot()) {
+  collectives::Engine* engine = state().ready.load();
+  if (engine == nullptr) return out;
+  for (const collectives::Outstanding& o : engine->snapshot()) {
     out.push_back(fmt::format("{} {} in launch {} for {:.1f} s", collectives::to_string(o.op), o.name, o.launch,
                               std::chrono::duration<double>(o.age).count()));
     if (!o.waiting_for.empty())
@@ -128,6 +128,7 @@ collectives::Engine& engine() {
   std::lock_guard lock(s.mutex);
   if (!s.engine) {
     s.engine = make_engine();
+    s.ready = s.engine.get();
     if (backend().process_count() > 1) {
       s.leaving = distributed::on_leaving(leave);
       s.failure = distributed::on_failure(
