@@ -81,7 +81,7 @@ class Signals(unittest.TestCase):
         self.wait_for("step 20")
         time.sleep(0.5)
         run.send_signal(signal.SIGQUIT)
-        self.wait_for(r"process 0 of 2 is in '[^']*' for [\d.]+ s\n.*process 0 \(.*\n.*process 1 \(.*: connected, in '")
+        self.wait_for(r"process 0 of 2 is in '[^']*' for [\d.]+ s\n(?:.*waiting in .*\n)*.*process 0 \(.*\n.*process 1 \(.*: connected, in '")
         self.wait_for(r"process 1 of 2 is in 'host code' for [\d.]+ s")
         self.assertIsNone(run.poll(), "it goes on")
 
