@@ -105,6 +105,8 @@ class Engine::Impl final : public MeetingHost, public Exchange::Events {
   Error timeout_error_locked(const Entry& entry) const;
 
   EngineOptions options_;
+  Exchange exchange_;
+
   mutable std::mutex mutex_;
   std::map<std::uint64_t, State> communicators_;
   Meetings meetings_;
@@ -124,7 +126,6 @@ class Engine::Impl final : public MeetingHost, public Exchange::Events {
   TimePoint wakes_ = TimePoint::max();  // when the watcher wakes by itself
   bool stopping_ = false;
 
-  Exchange exchange_;  // ends before what its progress thread calls into (Exchange::Events) goes
   std::unique_ptr<WorkerPool> workers_, completions_;
   std::thread watcher_;
 };

@@ -52,7 +52,7 @@ class Connection final : public tcp::Handler {
   void break_off(const Error& reason);
   void finish_writing();  // tells the peer that no more will come
   bool idle();            // nothing waits to be written
-  bool closed();
+  bool ended();
 
   void handleEvents(int events) override;
 
@@ -74,6 +74,7 @@ class Connection final : public tcp::Handler {
   FrameWriter writer_;
   bool armed_ = false;  // the event loop waits for the socket to take more
   bool started_ = false, closed_ = false;
+  bool ended_ = false;  // closed, and the event loop has told everybody
   std::optional<Error> reason_;
 };
 
@@ -112,15 +113,14 @@ class GlooTransport final : public Transport {
     if (closing_.exchange(true)) return;
     wait_until(deadline, [](Connection& c) { return c.idle(); });
     each([](Connection& c) { c.finish_writing(); });
-    wait_until(std::min(deadline, std::chrono::steady_clock::now() + kLinger),
-               [](Connection& c) { return c.closed(); });
+    wait_until(std::min(deadline, std::chrono::steady_clock::now() + kLinger), [](Connection& c) { return c.ended(); });
     each([](Connection& c) { c.break_off(Error(ErrorCode::cancelled, "transport", "closed", 0)); });
-    wait_until(std::chrono::steady_clock::now() + kLinger, [](Connection& c) { return c.closed(); });
+    wait_until(std::chrono::steady_clock::now() + kLinger, [](Connection& c) { return c.ended(); });
   }
 
   tcp::Device& device() { return *device_; }
   bool closing() const { return closing_; }
-  // A connection has become idle or closed.
+  // A connection has become idle or ended.
   void changed() {
     if (!closing_) return;
     std::lock_guard lock(mutex_);
@@ -209,9 +209,9 @@ bool Connection::idle() {
   return closed_ || !started_ || writer_.empty();
 }
 
-bool Connection::closed() {
+bool Connection::ended() {
   std::lock_guard lock(mutex_);
-  return closed_ || !started_;
+  return ended_ || !started_;
 }
 
 void Connection::break_off(const Error& reason) {
@@ -280,6 +280,10 @@ void Connection::end(const Error& error) {
   }
   if (!transport_.closing()) receiver_->lost(peer_, reported);
   notify(dropped, false);
+  {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
   transport_.changed();
 }
 

@@ -110,7 +110,8 @@ class Transport {
   virtual void revoke(std::uint64_t lease) = 0;
   // Ends every connection at once: queued frames are dropped, `lost` follows for every peer, with this reason.
   virtual void abort(const Error& reason) = 0;
-  // Lets queued frames go out, then ends every connection, at the deadline in any case. No `lost` is called for it.
+  // Lets queued frames go out, then ends every connection, at the deadline in any case. No `lost` is called for it, and
+  // when it returns no function of the Receiver and no `sent` is being called any more, nor will be.
   virtual void close(TimePoint deadline) = 0;
 };
 

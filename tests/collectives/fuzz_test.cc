@@ -97,8 +97,6 @@ void session(std::uint64_t seed) {
 
 TEST(FuzzTest, APeerThatSendsAnything) {
   const char* text = std::getenv("LOCKSTEP_FUZZ_SECONDS");
-  if (text == nullptr)
-    GTEST_SKIP() << "set LOCKSTEP_FUZZ_SECONDS: an engine that is destroyed while a peer still sends can crash (known)";
   const char* given = std::getenv("LOCKSTEP_FUZZ_SEED");
   auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(text ? 1000 * std::atoi(text) : 3000);
   std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device()();
