@@ -17,39 +17,15 @@
 #include "lockstep/collectives/engine.h"
 #include "lockstep/collectives/gloo_transport.h"
 #include "lockstep/collectives/shared_transport.h"
+#include "tests/collectives/file_store.h"
 
 namespace lc = lockstep::collectives;
+using lc::testing::FileStore;
 using lockstep::DType;
 using lockstep::Error;
 using Clock = std::chrono::steady_clock;
 
 namespace {
-
-// What the two processes tell each other, in files.
-class FileStore : public lc::Store {
- public:
-  explicit FileStore(std::string directory) : directory_(std::move(directory)) {}
-  void set(const std::string& key, const std::string& value) override {
-    std::ofstream(path(key) + ".new") << value;
-    std::filesystem::rename(path(key) + ".new", path(key));
-  }
-  std::string get(const std::string& key, Clock::time_point deadline) override {
-    while (!std::filesystem::exists(path(key))) {
-      if (Clock::now() > deadline) lockstep::throw_error(lockstep::ErrorCode::timeout, "store", "no key {}", key);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    std::ostringstream text;
-    text << std::ifstream(path(key)).rdbuf();
-    return text.str();
-  }
-
- private:
-  std::string path(std::string key) const {
-    std::replace(key.begin(), key.end(), '/', '.');
-    return directory_ + "/" + key;
-  }
-  std::string directory_;
-};
 
 void measure(lc::Engine& engine, const std::string& transport) {
   engine.add_communicator({1, {0, 1}});

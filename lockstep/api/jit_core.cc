@@ -4,7 +4,6 @@
 
 #include "lockstep/api/eval.h"
 #include "lockstep/compile/program.h"
-#include "lockstep/distributed/phase.h"
 #include "lockstep/support/config.h"
 #include "lockstep/support/log.h"
 #include "lockstep/trace/trace.h"
@@ -115,10 +114,7 @@ const void* JitCore::call(const JitCall& call, const TraceFunction& trace_functi
       made->shardings.push_back(sharding_of(v));
     }
     auto request = this->request(*made->trace, made->shardings, donated());
-    {
-      distributed::PhaseScope phase("compiling jit(" + settings_.name + ")");
-      made->program = compile::compile(request);
-    }
+    made->program = compile::compile(request);
     made->num_outs = made->trace->closed->outvars.size();
     log::debug("jit({}): compiled for {} leaves", settings_.name, call.leaves.size());
     std::lock_guard lock(mutex_);

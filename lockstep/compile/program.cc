@@ -81,6 +81,7 @@ Cache& cache() {
 std::string lower(const ProgramRequest& request) { return lower_program(request).text; }
 
 std::shared_ptr<Program> compile(const ProgramRequest& request) {
+  distributed::PhaseScope phase("compiling jit(" + request.name + ")");
   Lowered lowered = lower_program(request);
   std::string key = lowered.key();
   Cache& c = cache();
@@ -91,7 +92,6 @@ std::shared_ptr<Program> compile(const ProgramRequest& request) {
       return it->second;
     }
   }
-  distributed::PhaseScope phase("compiling jit(" + lowered.name + ")");
   AvalList outs;
   for (AvalP a : request.jaxpr->out_avals()) outs.push_back(a);
   AvalList ins = request.jaxpr->in_avals();

@@ -23,12 +23,6 @@ using iterative::Named;
 using iterative::NamedList;
 using iterative::where;
 
-Expr log_of(const Expr& x) { return {lax::log(x.a)}; }
-Expr log1p_of(const Expr& x) { return {lax::log1p(x.a)}; }
-Expr exp_of(const Expr& x) { return {lax::exp(x.a)}; }
-Expr abs_of(const Expr& x) { return {lax::abs(x.a)}; }
-Expr lgamma_of(const Expr& x) { return {lax::lgamma(x.a)}; }
-
 // a, b, x on the side that converges, and which side that is (true: as given).
 Exprs sides(const Expr& a, const Expr& b, const Expr& x) {
   Expr as_given = x < (a + 1) / (a + b + 2);

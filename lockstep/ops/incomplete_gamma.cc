@@ -24,11 +24,6 @@ using iterative::where;
 
 enum class Mode { value, derivative, sample_derivative };
 
-Expr log_of(const Expr& x) { return {lax::log(x.a)}; }
-Expr exp_of(const Expr& x) { return {lax::exp(x.a)}; }
-Expr abs_of(const Expr& x) { return {lax::abs(x.a)}; }
-Expr lgamma_of(const Expr& x) { return {lax::lgamma(x.a)}; }
-Expr digamma_of(const Expr& x) { return {lax::digamma(x.a)}; }
 Expr is_nan(const Expr& x) { return x != x; }
 
 // The old state where `enabled` (state[0]) is not set. The loop's own counter, if any, is not in the states.

@@ -6,6 +6,7 @@
 
 #include "lockstep/lower/context.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/special.h"
 #include "lockstep/trace/trace.h"
 
 namespace lockstep::iterative {
@@ -44,6 +45,12 @@ inline Expr operator>=(In x, double y) { return x >= number(x, y); }
 inline Expr operator|(In x, In y) { return {lax::bitwise_or(x.a, y.a)}; }
 inline Expr operator&(In x, In y) { return {lax::bitwise_and(x.a, y.a)}; }
 inline Expr operator!(In x) { return {lax::bitwise_not(x.a)}; }
+inline Expr log_of(In x) { return {lax::log(x.a)}; }
+inline Expr log1p_of(In x) { return {lax::log1p(x.a)}; }
+inline Expr exp_of(In x) { return {lax::exp(x.a)}; }
+inline Expr abs_of(In x) { return {lax::abs(x.a)}; }
+inline Expr lgamma_of(In x) { return {lax::lgamma(x.a)}; }
+inline Expr digamma_of(In x) { return {lax::digamma(x.a)}; }
 Expr where(In condition, In yes, In no);
 Expr any(In condition);  // of rank 0
 

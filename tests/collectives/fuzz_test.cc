@@ -20,15 +20,17 @@ FrameHeader random_header(std::mt19937_64& random, const FrameHeader& like) {
   FrameHeader h = like;
   auto below = [&](std::uint64_t n) { return random() % n; };
   auto number = [&]() -> std::uint64_t {
-    constexpr std::uint64_t edges[] = {0, 1, 4, 80, 1 << 16, 1ull << 32, 1ull << 63, ~0ull};
+    constexpr std::uint64_t edges[] = {0, 1, 4, sizeof(FrameHeader), 1 << 16, 1ull << 32, 1ull << 63, ~0ull};
     return edges[below(8)];
   };
-  h.kind = static_cast<FrameKind>(below(8) == 0 ? random() : below(10));
+  h.kind = static_cast<FrameKind>(below(8) == 0 ? random() : below(12));
   h.length = below(3) == 0 ? number() : below(64);
   h.total = below(3) == 0 ? number() : h.length;
   h.offset = below(4) == 0 ? number() : 0;
   h.credit = number();
   if (below(3) == 0) h.fingerprint = static_cast<std::uint32_t>(random());
+  if (below(3) == 0) h.launched = number();
+  if (below(3) == 0) h.program = number();
   if (below(3) == 0) h.tag.communicator = number();
   if (below(3) == 0) h.tag.launch = number();
   if (below(3) == 0) h.tag.op = number();

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/collectives/file_store.h"
 #include "tests/collectives/gang.h"
 
 namespace lockstep::collectives::testing {
@@ -20,32 +21,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
-
-// A store in a directory.
-class FileStore : public Store {
- public:
-  explicit FileStore(std::string directory) : directory_(std::move(directory)) {}
-  void set(const std::string& key, const std::string& value) override {
-    std::ofstream(path(key) + ".new") << value;
-    std::filesystem::rename(path(key) + ".new", path(key));
-  }
-  std::string get(const std::string& key, TimePoint deadline) override {
-    while (!std::filesystem::exists(path(key))) {
-      if (std::chrono::steady_clock::now() > deadline) throw_error(ErrorCode::timeout, "store", "no key {}", key);
-      std::this_thread::sleep_for(2ms);
-    }
-    std::ostringstream text;
-    text << std::ifstream(path(key)).rdbuf();
-    return text.str();
-  }
-
- private:
-  std::string path(std::string key) const {
-    std::replace(key.begin(), key.end(), '/', '.');
-    return directory_ + "/" + key;
-  }
-  std::string directory_;
-};
 
 // Ranks as threads are what ThreadSanitizer is for; whole processes take minutes under it.
 #ifdef __SANITIZE_THREAD__

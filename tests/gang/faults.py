@@ -13,7 +13,6 @@ import os
 import random
 import re
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools"))
 import hosts
+import ranks
 
 HEARTBEAT = 2.0  # seconds, so that silence is found soon
 SLACK = 3.0  # for a busy machine, besides the time-outs
@@ -40,23 +40,16 @@ ACTS = {"segfault": "segfault", "exit(0)": "exit", "exception": "throw"}
 FOUND = re.compile(r"died: its connection closed|is lost|does not answer|failed: uncaught exception|closed the connection")
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Gang:
     def __init__(self, program, count, state, fault, victim):
         self.hosts = hosts.Hosts(count) if fault == "network cut" else None
         self.victim, self.outputs, self.processes = victim, [], []
-        address = f"{self.hosts.addresses[0]}:51234" if self.hosts else f"127.0.0.1:{free_port()}"
+        address = f"{self.hosts.addresses[0]}:51234" if self.hosts else f"127.0.0.1:{ranks.free_port()}"
         for rank in range(count):
             output = tempfile.TemporaryFile("w+")
             where = ["ip", "netns", "exec", self.hosts.names[rank]] if self.hosts else []
-            env = {**os.environ, "JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": str(count), "JAX_PROCESS_ID": str(rank),
-                   "JAX_NUM_CPU_DEVICES": "1", "PJRT_NPROC": "1", "FAULTY_HEARTBEAT": str(int(HEARTBEAT * 1000)),
-                   "LOCKSTEP_TOKEN": "faults"}
+            env = ranks.environment(rank, count, address, JAX_NUM_CPU_DEVICES="1", PJRT_NPROC="1",
+                                    FAULTY_HEARTBEAT=str(int(HEARTBEAT * 1000)), LOCKSTEP_TOKEN="faults")
             self.outputs.append(output)
             self.processes.append(subprocess.Popen([*where, program, state, ACTS.get(fault, "nothing"), str(victim)], env=env,
                                                    stdout=output, stderr=subprocess.STDOUT, start_new_session=True))

@@ -1,17 +1,15 @@
 """Arrays that span real processes. usage: global_arrays_test.py LOCKSTEP GLOBAL_ARRAYS"""
-import subprocess
 import sys
 import unittest
+
+import ranks
 
 LOCKSTEP, PROGRAM = sys.argv[1:3]
 
 
 class GlobalArrays(unittest.TestCase):
     def check(self, processes, devices):
-        command = [LOCKSTEP, "run", "-n", str(processes), "--devices-per-process", str(devices), "--", PROGRAM]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(done.stdout.count("ok"), processes, done.stdout)
+        ranks.check_all_ok(self, LOCKSTEP, PROGRAM, processes, devices)
 
     def test_one_process(self):
         self.check(1, 4)

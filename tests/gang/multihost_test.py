@@ -9,15 +9,14 @@ import tempfile
 import time
 import unittest
 
+import ranks
+
 LOCKSTEP, MULTIHOST, PREEMPTED = sys.argv[1:4]
 
 
 class Values(unittest.TestCase):
     def check(self, processes, devices):
-        command = [LOCKSTEP, "run", "-n", str(processes), "--devices-per-process", str(devices), "--", MULTIHOST]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(done.stdout.count("ok"), processes, done.stdout)
+        ranks.check_all_ok(self, LOCKSTEP, MULTIHOST, processes, devices)
 
     def test_one_process_behaves_like_many(self):
         self.check(1, 2)

@@ -4,12 +4,13 @@ in time; never a hang. Real processes of promises.cc. usage: promises_test.py LO
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+
+import ranks
 
 LOCKSTEP, PROGRAM = sys.argv[1:3]
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "promises.cc")
@@ -24,17 +25,10 @@ def line_of(mark):
     raise KeyError(mark)
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Process:
-    def __init__(self, *words, **environment):
+    def __init__(self, *words, environment):
         self.output = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([PROGRAM, *words], env={**os.environ, **environment}, stdout=self.output,
-                                        stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen([PROGRAM, *words], env=environment, stdout=self.output, stderr=subprocess.STDOUT)
         self.pid = self.process.pid
 
     def text(self):
@@ -59,15 +53,15 @@ class Process:
 class Promises(unittest.TestCase):
     def start(self, rank, act="train", count=2, port=None, steps=1000000, devices=1, **environment):
         port = port or self.port
-        process = Process(act, str(steps), JAX_COORDINATOR_ADDRESS=f"127.0.0.1:{port}", JAX_NUM_PROCESSES=str(count),
-                          JAX_PROCESS_ID=str(rank), JAX_NUM_CPU_DEVICES=str(devices), PJRT_NPROC="1", **environment)
+        process = Process(act, str(steps), environment=ranks.environment(
+            rank, count, f"127.0.0.1:{port}", JAX_NUM_CPU_DEVICES=str(devices), PJRT_NPROC="1", **environment))
         self.addCleanup(process.output.close)
         self.addCleanup(process.process.wait)
         self.addCleanup(process.process.kill)
         return process
 
     def setUp(self):
-        self.port = free_port()
+        self.port = ranks.free_port()
 
     def all(self, act="train", count=2, **environment):
         return [self.start(rank, act, count, **environment) for rank in range(count)]
@@ -108,10 +102,10 @@ class Promises(unittest.TestCase):
         for process in [self.start(0), self.start(1, JAX_ENABLE_X64="1")]:
             self.expect(process, 4, r"jax_enable_x64: false on process 0 \(.*; true on process 1 \(",
                         re.escape(line_of("initialize")))
-        self.port = free_port()
+        self.port = ranks.free_port()
         for process in [self.start(0, XLA_FLAGS="--xla_dump_to=/tmp/x --xla_cpu_enable_fast_math=true"), self.start(1)]:
             self.expect(process, 4, r"XLA_FLAGS: --xla_cpu_enable_fast_math=true on process 0 \(.*; unset on process 1 \(")
-        self.port = free_port()
+        self.port = ranks.free_port()
         for process in [self.start(0), self.start(1, count=3)]:
             self.expect(process, 4, "num_processes = 3, the coordinator with 2")
 
@@ -124,7 +118,7 @@ class Promises(unittest.TestCase):
 
     def test_bad_specs_end_the_gang_with_the_line(self):
         for act, said in (("bad_axis", "'?\"?model"), ("bad_size", r"3,2|\(3, 2\)|5, 2|5,2")):
-            self.port = free_port()
+            self.port = ranks.free_port()
             both = self.all(act)
             self.expect(both[1], -signal.SIGABRT, said, re.escape(line_of(act)))
             self.expect(both[0], 81, r"process 1 \(.*failed: uncaught exception: ", re.escape(line_of(act)))
@@ -132,7 +126,7 @@ class Promises(unittest.TestCase):
     def test_a_different_program_on_one(self):
         for act, here, there in (("another_program", "step", "another_program"), ("another_call", "sum", "another_call"),
                                  ("another_shape", "step", "step")):
-            self.port = free_port()
+            self.port = ranks.free_port()
             for process in self.all(act):
                 self.expect(process, 85, "do different things", re.escape(line_of(here)), re.escape(line_of(there)),
                             "first difference", r"process 0.*\n.*process 1")
@@ -140,7 +134,7 @@ class Promises(unittest.TestCase):
     def test_another_order_of_known_programs(self):
         """Found by what each has launched, without a word between the processes before each launch."""
         for act, here, there in (("swaps", "step", "another_program"), ("skips", "plain", "step")):
-            self.port = free_port()
+            self.port = ranks.free_port()
             start = time.monotonic()
             for process in self.all(act):
                 self.expect(process, 85, r"launch \d+ differs: process 0 launches jit\(", "process 1 launches jit",
@@ -174,7 +168,7 @@ class Promises(unittest.TestCase):
 
     def test_killed_during_a_step(self):
         for victim, code, said in ((1, 81, r"process 1 \(.*died"), (0, 84, r"run by process 0 \(.*is lost")):
-            self.port = free_port()
+            self.port = ranks.free_port()
             three = self.all(count=3)
             for process in three:
                 process.wait_for("training")
@@ -197,7 +191,7 @@ class Promises(unittest.TestCase):
                                ("_exits", 0, "died: its connection closed")):
             for odd in ("1", "0") if act in ("throws", "exits") else ("1",):
                 with self.subTest(act=act, odd=odd):
-                    self.port = free_port()
+                    self.port = ranks.free_port()
                     both = self.all(act, PROMISES_RANK=odd)
                     self.expect(both[int(odd)], own)
                     self.expect(both[1 - int(odd)], 81, said, rf"process {odd} \(")
@@ -215,7 +209,7 @@ class Promises(unittest.TestCase):
 
     def test_nothing_is_wrong(self):
         for devices in (1, 2):
-            self.port = free_port()
+            self.port = ranks.free_port()
             for process in self.all(steps=5, devices=devices):
                 self.expect(process, 0, "done")
 

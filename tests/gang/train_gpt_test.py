@@ -3,12 +3,13 @@ not a hang, when a process is killed or runs another program. usage: train_gpt_t
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+
+import ranks
 
 LOCKSTEP, TRAIN, LEAVES_EARLY = sys.argv[1:4]
 WITHOUT_HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../.deps/test-plugins/api-0.106/libpjrt_cpu.so")
@@ -22,15 +23,8 @@ def text_file(folder):
     return name
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def rank(program, index, count, port, **environment):
-    env = {**os.environ, "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": str(count),
-           "JAX_PROCESS_ID": str(index), **environment}
+    env = ranks.environment(index, count, f"127.0.0.1:{port}", **environment)
     return subprocess.Popen(program, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -74,7 +68,7 @@ class TrainGpt(unittest.TestCase):
             self.assertAlmostEqual(loss(2), alone, delta=1e-5)
 
     def start_two(self, second=None, steps="100000", **environment):
-        port = free_port()
+        port = ranks.free_port()
         second = second or self.program
         both = [rank([*self.program, "--steps", steps], 0, 2, port, **environment), rank([*second, "--steps", steps], 1, 2, port, **environment)]
         self.addCleanup(lambda: [p.kill() for p in both if p.poll() is None] and [p.wait() for p in both])
