@@ -38,14 +38,10 @@ class ControlStore final : public collectives::Store {
 };
 
 struct State {
-  struct Slot {
-    std::unique_ptr<MeshChannel> channel;
-    bool carries = false;
-  };
   std::mutex mutex;
   std::unique_ptr<collectives::Engine> engine;
   std::atomic<collectives::Engine*> ready = nullptr;  // the same, for who may not wait while it connects
-  std::map<std::uint32_t, Slot> channels;
+  std::map<std::uint32_t, std::unique_ptr<MeshChannel>> channels;
   distributed::Subscription failure, leaving;
 };
 State& state() {
@@ -143,8 +139,7 @@ MeshChannel& channel(const Mesh& mesh, bool carries) {
   State& s = state();
   std::lock_guard lock(s.mutex);
   auto& slot = s.channels[mesh.id()];
-  bool known = slot.channel != nullptr;
-  if (known && (slot.carries || !carries)) return *slot.channel;
+  if (slot && (slot->carried() || !carries)) return *slot;
   collectives::Communicator c;
   // The same number in every process: a hash of the devices and axes, not of when the mesh was made here.
   std::string text = to_string(mesh);
@@ -155,18 +150,17 @@ MeshChannel& channel(const Mesh& mesh, bool carries) {
   std::uint64_t h = 1469598103934665603u;
   for (unsigned char ch : text) h = (h ^ ch) * 1099511628211u;
   c.id = h;
-  if (!known) {
+  if (!slot) {
     std::vector<int> processes = c.processes;
     std::sort(processes.begin(), processes.end());
     processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
-    slot.channel = std::make_unique<MeshChannel>(h, std::move(processes));
+    slot = std::make_unique<MeshChannel>(h, std::move(processes));
   }
   if (carries) {
     e->add_communicator(std::move(c));
-    slot.channel->carry_by(*e);
+    slot->carry_by(*e);
   }
-  slot.carries = carries;
-  return *slot.channel;
+  return *slot;
 }
 
 void MeshChannel::launch(collectives::LaunchedProgram program, const std::function<void(std::uint64_t)>& issue) {

@@ -32,6 +32,7 @@ class MeshChannel {
   void agree(const collectives::LaunchedProgram& program, const std::string& fingerprint,
              const std::function<std::string()>& text);
   void carry_by(collectives::Engine& engine) { engine_ = &engine; }
+  bool carried() const { return engine_ != nullptr; }
 
  private:
   const std::uint64_t communicator_;
