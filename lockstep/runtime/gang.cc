@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "lockstep/distributed/phase.h"
 #include "lockstep/runtime/backend.h"
 #include "lockstep/runtime/collective_handler.h"
+#include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 
 namespace lockstep::runtime {
@@ -40,9 +42,10 @@ class ControlStore final : public collectives::Store {
 struct State {
   std::mutex mutex;
   std::unique_ptr<collectives::Engine> engine;
-  std::atomic<collectives::Engine*> ready = nullptr;  // the same, for who may not wait while it connects
-  std::map<std::uint32_t, std::unique_ptr<MeshChannel>> channels;
-  distributed::Subscription failure, leaving;
+  std::atomic<collectives::Engine*> ready = nullptr;               // the same, for who may not wait while it connects
+  std::map<std::uint32_t, std::unique_ptr<MeshChannel>> channels;  // by mesh; of all gangs, because programs hold them
+  std::vector<std::unique_ptr<collectives::Engine>> ended;         // of gangs that were left, closed
+  distributed::Subscription failure, loss, leaving;
 };
 State& state() {
   static auto* s = new State;
@@ -54,6 +57,7 @@ std::unique_ptr<collectives::Engine> make_engine() {
   register_collective_handlers(b.client().plugin());
   collectives::EngineOptions options;
   options.deadline = collective_timeout();
+  options.recoverable = distributed::is_recoverable();
   options.phase = [] {
     auto now = distributed::current_phase();
     return fmt::format("in {} for {:.1f} s", now.text, std::chrono::duration<double>(now.age).count());
@@ -89,7 +93,23 @@ void leave() {
   state().engine->leave();
 }
 
+void lose_in_engine(const distributed::Failure& failure) {
+  for (int p : failure.processes) state().engine->lose(p, distributed::to_error(failure, "collective"));
+}
+
 }  // namespace
+
+void end_gang() {
+  State& s = state();
+  std::unique_lock lock(s.mutex);
+  for (auto& [id, channel] : s.channels) channel->end();
+  if (!s.engine) return;
+  s.ready = nullptr;
+  collectives::Engine& engine = *s.ended.emplace_back(std::move(s.engine));
+  auto subscriptions = std::array{std::move(s.failure), std::move(s.loss), std::move(s.leaving)};
+  lock.unlock();
+  engine.close();
+}
 
 void drain_before_exit() { std::atexit(drain); }
 
@@ -129,12 +149,15 @@ collectives::Engine& engine() {
       s.leaving = distributed::on_leaving(leave);
       s.failure = distributed::on_failure(
           [](const distributed::Failure& f) { state().engine->fail(distributed::to_error(f, "collective")); });
+      s.loss = distributed::on_loss(lose_in_engine);
+      for (const distributed::Failure& f : distributed::losses()) lose_in_engine(f);
     }
   }
   return *s.engine;
 }
 
 MeshChannel& channel(const Mesh& mesh, bool carries) {
+  if (mesh.gang() != config::gang()) throw_gang_left("jit", to_string(mesh));
   collectives::Engine* e = carries ? &engine() : nullptr;
   State& s = state();
   std::lock_guard lock(s.mutex);
@@ -165,6 +188,7 @@ MeshChannel& channel(const Mesh& mesh, bool carries) {
 
 void MeshChannel::launch(collectives::LaunchedProgram program, const std::function<void(std::uint64_t)>& issue) {
   std::lock_guard lock(mutex_);
+  if (ended_) throw_gang_left(*program.name, "its mesh");
   if (auto* e = engine_.load(); e != nullptr && processes_.size() > 1)
     e->begin_launch(communicator_, std::move(program));
   issue(next_launch_++);
@@ -172,6 +196,7 @@ void MeshChannel::launch(collectives::LaunchedProgram program, const std::functi
 
 void MeshChannel::agree(const collectives::LaunchedProgram& program, const std::string& fingerprint,
                         const std::function<std::string()>& text) {
+  if (ended_) throw_gang_left(*program.name, "its mesh");
   if (processes_.size() < 2) return;
   std::lock_guard lock(agreement_mutex_);
   std::optional<collectives::Engine::Intent> intent;

@@ -32,12 +32,14 @@ class MeshChannel {
   void agree(const collectives::LaunchedProgram& program, const std::string& fingerprint,
              const std::function<std::string()>& text);
   void carry_by(collectives::Engine& engine) { engine_ = &engine; }
+  void end() { ended_ = true; }  // the gang was left: no launch any more
   bool carried() const { return engine_ != nullptr; }
 
  private:
   const std::uint64_t communicator_;
   const std::vector<int> processes_;
   std::atomic<collectives::Engine*> engine_ = nullptr;  // that carries the collectives, if there is one
+  std::atomic<bool> ended_ = false;
   std::uint64_t next_launch_ = 0, next_agreement_ = 0;
   std::mutex mutex_, agreement_mutex_;
 };
@@ -50,6 +52,9 @@ std::vector<std::string> outstanding_collectives();
 collectives::Engine& engine();
 // `carries`: the engine is to carry the collectives of programs over the mesh, not the plugin.
 MeshChannel& channel(const Mesh& mesh, bool carries = true);
+
+// The process has left its gang: connections and threads go, meshes made so far can't be used any more.
+void end_gang();
 
 // From now on the end of the process waits for the launches in flight before anything that exists now is taken down:
 // the plugin's own statics, which may be made as late as during a compile, must outlive them. To be called after each
