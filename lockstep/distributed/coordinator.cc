@@ -38,6 +38,16 @@ Problem problem_of(Problem::Code code, std::string message, const std::vector<in
   return problem;
 }
 
+// Answers all who have come, and forgets them.
+template <class Response>
+void end_rendezvous(Rendezvous& rendezvous, const Problem& problem, Outbox& out) {
+  for (auto& [process, call] : rendezvous.arrived) {
+    *static_cast<CallFor<Response>*>(call)->response->mutable_problem() = problem;
+    out.finish(call);
+  }
+  rendezvous.arrived.clear();
+}
+
 // What a process that was given up hears when it comes back.
 Failure gone_on(const Member& member, int process) {
   Failure failure;
@@ -378,16 +388,8 @@ void Coordinator::end_calls(const Problem& problem, Outbox& out) {
   kv_.fail_all(problem, out);
   barriers_.fail_all(problem, out);
   agreements_.fail_all(problem, out);
-  for (auto& [process, call] : shutdown_.arrived) {
-    *static_cast<CallFor<ShutdownResponse>*>(call)->response->mutable_problem() = problem;
-    out.finish(call);
-  }
-  shutdown_.arrived.clear();
-  for (auto& [process, call] : live_.arrived) {
-    *static_cast<CallFor<LiveResponse>*>(call)->response->mutable_problem() = problem;
-    out.finish(call);
-  }
-  live_.arrived.clear();
+  end_rendezvous<ShutdownResponse>(shutdown_, problem, out);
+  end_rendezvous<LiveResponse>(live_, problem, out);
 }
 
 bool Coordinator::preempted(int process) const {
@@ -452,11 +454,7 @@ void Coordinator::tick(Time now, Outbox& out) {
                                  fmt::format("timed out after {:.1f} s; {}", in_seconds(live_.asked - live_.since),
                                              members_.arrived_and_missing(live_, now)),
                                  live_.missing());
-    for (auto& [process, call] : live_.arrived) {
-      *static_cast<CallFor<LiveResponse>*>(call)->response->mutable_problem() = problem;
-      out.finish(call);
-    }
-    live_.arrived.clear();
+    end_rendezvous<LiveResponse>(live_, problem, out);
   }
   std::erase_if(late_, [&](const Late& late) {
     if (now < late.at) return false;
