@@ -62,7 +62,7 @@ void Agreements::agree(const coordination::AgreeRequest& request, CallFor<AgreeR
   }
   Agreement& agreement = it->second;
   Time& deadline = agreement.rendezvous.deadline;
-  deadline = std::min(deadline, now + std::chrono::milliseconds(request.timeout_ms()));
+  deadline = std::min(deadline, now + sensible(request.timeout_ms()));
   call->what = fmt::format("agreement on '{}'{}", request.key(),
                            request.call_site().empty() ? "" : " at " + request.call_site());
   Call*& place = agreement.rendezvous.arrived[call->process];

@@ -66,7 +66,7 @@ void Barriers::enter(const coordination::BarrierRequest& request, CallFor<Barrie
     it = open_.emplace(name, Rendezvous{.participants = std::move(participants), .since = now, .deadline = Time::max()})
              .first;
   Rendezvous& r = it->second;
-  r.deadline = std::min(r.deadline, now + std::chrono::milliseconds(request.timeout_ms()));
+  r.deadline = std::min(r.deadline, now + sensible(request.timeout_ms()));
   call->what = fmt::format("barrier '{}'", name);
   Call*& place = r.arrived[call->process];
   if (place != nullptr) {

@@ -1,7 +1,9 @@
 // Calls being answered, as the coordinator's parts see them: no gRPC here, so that the parts can be tested alone.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -10,6 +12,12 @@ namespace lockstep::distributed::coordinator {
 
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
+
+// A number of milliseconds that stood in a message, cut to what can be reckoned with: none to ten years.
+inline std::chrono::milliseconds sensible(std::int64_t milliseconds) {
+  constexpr std::int64_t most = std::int64_t{1000} * 60 * 60 * 24 * 3650;
+  return std::chrono::milliseconds(std::clamp<std::int64_t>(milliseconds, 0, most));
+}
 
 // A part either fills `response` and hands the call to the outbox, or keeps the pointer until it does or is told to
 // forget it. Owned by whoever received it; gone after finish().

@@ -263,6 +263,7 @@ void Coordinator::heartbeat(const coordination::HeartbeatRequest& request, coord
   Member& member = members_[request.caller().process_id()];
   member.heard = now;
   member.phase = request.phase();
+  member.phase.set_age_ms(sensible(request.phase().age_ms()).count());
   if (failure_)
     *response->mutable_failure() = *failure_;
   else if (member.state == Task::FAILED)
@@ -475,7 +476,7 @@ Time Coordinator::next_deadline() const {
 
 void Coordinator::live(const coordination::LiveRequest& request, CallFor<LiveResponse>* call, Time now, Outbox& out) {
   if (live_.arrived.empty()) live_ = {.since = now, .deadline = Time::max()};
-  live_.deadline = std::min(live_.deadline, now + milliseconds(request.timeout_ms()));
+  live_.deadline = std::min(live_.deadline, now + sensible(request.timeout_ms()));
   call->what = "the others to call live_processes()";
   Call*& place = live_.arrived[call->process];
   if (place != nullptr) {
@@ -524,7 +525,7 @@ void Coordinator::shut_down(const coordination::ShutdownRequest& request, CallFo
     shutdown_.deadline = Time::max();
     shutdown_.asked = Time::max();
   }
-  shutdown_.deadline = std::min(shutdown_.deadline, now + milliseconds(request.timeout_ms()));
+  shutdown_.deadline = std::min(shutdown_.deadline, now + sensible(request.timeout_ms()));
   call->what = "the others to call shutdown()";
   Call*& place = shutdown_.arrived[call->process];
   if (place != nullptr) out.finish(place);

@@ -54,7 +54,7 @@ void KeyValueStore::get(const coordination::GetRequest& request, CallFor<coordin
     return;
   }
   call->what = fmt::format("key '{}'", key);
-  Time deadline = request.timeout_ms() < 0 ? Time::max() : now + std::chrono::milliseconds(request.timeout_ms());
+  Time deadline = request.timeout_ms() < 0 ? Time::max() : now + sensible(request.timeout_ms());
   waiters_.emplace(std::move(key), Waiter{call, now, deadline});
 }
 

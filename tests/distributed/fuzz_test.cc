@@ -96,7 +96,7 @@ struct FuzzListener final : Listener {
 class Session {
  public:
   explicit Session(std::uint64_t seed)
-      : random_(seed), gang_(CoordinatorOptions{kProcesses, kService, seconds(2)}, now_) {}
+      : random_(seed), gang_(CoordinatorOptions{kProcesses, kService, seconds(2), seed % 2 == 1}, now_) {}
 
   void run(int steps) {
     if (!random_.one_in(4))
@@ -181,7 +181,7 @@ class Session {
 
   void step() {
     Outbox out;
-    switch (random_.below(18)) {
+    switch (random_.below(19)) {
       case 0:
         return join(process(), true);
       case 1:
@@ -213,6 +213,12 @@ class Session {
         WatchTasksRequest r;
         r.set_version(random_.one_in(2) ? -1 : random_.below(20));
         return call<WatchTasksResponse>(r, [&](auto& q, auto* c, Outbox& o) { gang_.watch_tasks(q, c, now_, o); });
+      }
+      case 18: {
+        LiveRequest r;
+        describe(r.mutable_caller());
+        r.set_timeout_ms(time());
+        return member<LiveResponse>(r, [&](auto& q, auto* c, Outbox& o) { gang_.live(q, c, now_, o); });
       }
       case 6: {
         InsertRequest r;
