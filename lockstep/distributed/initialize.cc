@@ -48,7 +48,7 @@ Gang& gang() {
 std::atomic<int> index{0}, count{1};
 RuntimeHooks hooks;
 
-constexpr std::chrono::milliseconds time_to_flush{1500};
+constexpr std::chrono::milliseconds time_to_flush{3000};
 
 std::string token_of(const InitializeOptions& options) {
   if (!options.token.empty()) return options.token;

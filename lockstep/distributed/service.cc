@@ -29,7 +29,7 @@ using coordinator::Time;
 namespace {
 
 constexpr std::chrono::milliseconds grain{100};
-constexpr std::chrono::seconds time_to_flush{1};
+constexpr std::chrono::seconds time_to_flush{2};
 
 std::uint64_t random_number() {
   std::random_device random;

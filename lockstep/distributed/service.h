@@ -24,7 +24,7 @@ class Service {
   Service& operator=(const Service&) = delete;
 
   int port() const;
-  // Ends every open call with the reason; waits (a second at most) until the answers have left. Idempotent.
+  // Ends every open call with the reason; waits (two seconds at most) until the answers have left. Idempotent.
   void stop(const std::string& reason);
 
  private:
