@@ -45,3 +45,8 @@ if(LOCKSTEP_SANITIZE)
                       -fno-omit-frame-pointer -fno-ipa-cp) # g++ 12.2 crashes in that pass on some files, sanitized
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()
+
+# Every file is instrumented for coverage, which guides the fuzzers.
+if(LOCKSTEP_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "lockstep/distributed/address.h"
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/cluster.h"
 #include "lockstep/distributed/health.h"
@@ -43,6 +44,7 @@ Gang& gang() {
   return *g;
 }
 std::atomic<int> index{0}, count{1};
+std::atomic<bool> exit_watched{true};
 RuntimeHooks hooks;
 
 constexpr std::chrono::milliseconds time_to_flush{1500};
@@ -64,22 +66,33 @@ std::string devices_text(int devices) {
   return devices == 1 ? "1 local device" : fmt::format("{} local devices", devices);
 }
 
+Identity identity_of(const Place& place) {
+  Identity identity = local_identity();
+  if (hooks.local_device_count != nullptr) identity.local_devices = hooks.local_device_count(place.local_device_ids);
+  if (hooks.plugin != nullptr) identity.plugin = hooks.plugin();
+  identity.settings = config::program_settings();
+  if (hooks.settings != nullptr)
+    for (auto& [name, value] : hooks.settings()) identity.settings[name] = value;
+  return identity;
+}
+
+Place find_own_place(const InitializeOptions& options) {
+  Place place = find_place(options, [](const char* name) -> const char* { return std::getenv(name); });
+  if (place.count > 1 && place.id == 0) settle_coordinator(place);
+  return place;
+}
+
 Channel join(const Place& place, const InitializeOptions& given) {
   std::string token = token_of(given);
   ClientOptions options{.address = place.address,
                         .process_id = place.id,
                         .num_processes = place.count,
+                        .identity = identity_of(place),
                         .token = token,
                         .initialization_timeout = given.initialization_timeout,
                         .heartbeat_timeout = given.heartbeat_timeout,
                         .on_failure = [](const Failure& failure) { fail(failure); },
                         .on_leaving = [](int process) { announce_departure(process); }};
-  if (hooks.local_device_count != nullptr)
-    options.identity.local_devices = hooks.local_device_count(place.local_device_ids);
-  if (hooks.plugin != nullptr) options.identity.plugin = hooks.plugin();
-  options.identity.settings = config::program_settings();
-  if (hooks.settings != nullptr)
-    for (auto& [name, value] : hooks.settings()) options.identity.settings[name] = value;
   if (log::enabled(log::Level::warning))
     log::write(log::Level::info,
                fmt::format("process {} of {}, coordinator {} ({}), {}", place.id, place.count, place.address,
@@ -137,7 +150,7 @@ void leave(Gang& g) {
     log::set_rank(-1);
   };
   try {
-    if (orderly && g.channel.client) announce_leaving();
+    if (orderly) announce_leaving();
     if (orderly && g.channel.client) g.channel.client->shutdown(g.options.shutdown_timeout);
   } catch (...) {
     finish();
@@ -231,6 +244,17 @@ void watch_exit(Gang& g) {
   if (previous != at_terminate) g.previous_terminate = previous;
 }
 
+// With the gang's mutex held.
+void check_may_begin(const Gang& g) {
+  if (g.initialized || g.beginning)
+    throw_error(ErrorCode::distributed, "initialize",
+                "it has been called before; call it once, at the start of the program (shutdown() allows another)");
+  if (hooks.backend_created != nullptr && hooks.backend_created())
+    throw_error(ErrorCode::distributed, "initialize",
+                "it has to be called before anything that makes a backend: before the first array, computation or "
+                "question about devices");
+}
+
 }  // namespace
 
 void set_runtime_hooks(const RuntimeHooks& given) { hooks = given; }
@@ -243,17 +267,11 @@ void initialize(InitializeOptions options, std::source_location where) {
   Gang& g = gang();
   {
     std::lock_guard lock(g.mutex);
-    if (g.initialized || g.beginning)
-      throw_error(ErrorCode::distributed, "initialize",
-                  "it has been called before; call it once, at the start of the program (shutdown() allows another)");
-    if (hooks.backend_created != nullptr && hooks.backend_created())
-      throw_error(ErrorCode::distributed, "initialize",
-                  "it has to be called before anything that makes a backend: before the first array, computation or "
-                  "question about devices");
+    check_may_begin(g);
     g.beginning = true;
   }
   try {
-    Place place = find_place(options, [](const char* name) -> const char* { return std::getenv(name); });
+    Place place = find_own_place(options);
     begin_health({.exit_on_failure = options.exit_on_failure, .grace = options.failure_grace});
     Channel channel;
     if (place.count > 1) {
@@ -263,6 +281,7 @@ void initialize(InitializeOptions options, std::source_location where) {
     std::lock_guard lock(g.mutex);
     index = place.id;
     count = place.count;
+    exit_watched = options.watch_exit;
     g.options = std::move(options);
     g.place = std::move(place);
     g.channel = std::move(channel);
@@ -279,6 +298,19 @@ void initialize(InitializeOptions options, std::source_location where) {
   }
 }
 
+void check_initialize(const InitializeOptions& options, std::source_location where) {
+  LocationScope scope(where);
+  {
+    std::lock_guard lock(gang().mutex);
+    check_may_begin(gang());
+  }
+  Place place = find_own_place(options);
+  if (place.count == 1) return;
+  token_of(options);
+  identity_of(place);
+  if (place.id == 0) check_bindable(parse_address(place.bind_address, "initialize"), "initialize");
+}
+
 void shutdown(std::source_location where) {
   LocationScope scope(where);
   leave(gang());
@@ -288,6 +320,7 @@ bool is_initialized() {
   std::lock_guard lock(gang().mutex);
   return gang().initialized;
 }
+bool exit_is_watched() { return exit_watched.load(std::memory_order_relaxed); }
 int process_index() { return index.load(std::memory_order_relaxed); }
 int process_count() { return count.load(std::memory_order_relaxed); }
 
