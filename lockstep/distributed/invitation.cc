@@ -99,7 +99,7 @@ Error combined_error(const std::string& operation, const std::vector<Outcome>& o
     const Outcome& o = outcomes[i];
     if (!o.failed) continue;
     auto it = std::ranges::find(texts, o.message, [](auto& t) { return t.first; });
-    if (it == texts.end()) it = texts.insert(it, {o.message, {}});
+    if (it == texts.end()) it = texts.emplace(it, o.message, std::vector<int>());
     it->second.push_back(static_cast<int>(i));
     if (!first) first = o.code;
     // Those who wait for one that has failed are no cause.
