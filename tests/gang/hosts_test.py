@@ -57,7 +57,7 @@ class Hosts(unittest.TestCase):
         script = f"[ $LOCKSTEP_RESTART = 0 ] && exec env TEST_HEARTBEAT_MS=2000 {RANK} sleep; exec {PROGRAM}"
         with tempfile.TemporaryFile("w+") as output:
             run = subprocess.Popen(
-                [LOCKSTEP, "run", "--hosts", ",".join(gang.addresses), "--ssh", gang.ssh, "--restarts", "1", "--linger",
+                [LOCKSTEP, "run", "-n", "4", "--hosts", ",".join(gang.addresses), "--ssh", gang.ssh, "--restarts", "1", "--linger",
                  "1", "--grace", "0.5", "--", "/bin/sh", "-c", script], stdout=output, stderr=subprocess.STDOUT)
             self.addCleanup(run.wait)
             self.addCleanup(run.kill)
@@ -67,13 +67,13 @@ class Hosts(unittest.TestCase):
                 return output.read()
 
             deadline = time.monotonic() + 60
-            while text().count("joined") < 3:
+            while text().count("joined") < 4:
                 self.assertLess(time.monotonic(), deadline, text())
                 time.sleep(0.05)
             gang.lose(0)
             self.assertEqual(run.wait(120), 0, text())
             self.assertIn("10.77.0.1 can't be reached any more: no route to 10.77.0.1", text())
-            self.assertIn("3 processes as before: 2 on 10.77.0.2, 1 on 10.77.0.3", text())
+            self.assertIn("4 processes as before: 2 on 10.77.0.2, 2 on 10.77.0.3", text())
             self.assertIn("process 0 and the coordinator move to 10.77.0.2", text())
             self.assertAlmostEqual(float(re.search(r"loss ([0-9.]+)", text())[1]), loss_of(PROGRAM), delta=1e-5)
 

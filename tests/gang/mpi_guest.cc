@@ -199,7 +199,7 @@ void run(const std::string& what, int rank) {
     ls::distributed::shutdown();
     before.expect_unchanged("after two gangs");
   } else if (what == "busy") {
-    if (rank == 1) ls::distributed::initialize({.num_processes = 1});
+    if (rank == 1) ls::distributed::initialize({.num_processes = 1, .process_id = 0});
     int code = 0;
     std::string error = error_of(code, MPI_COMM_WORLD);
     expect(error.starts_with("mpi::initialize: process 1: it has been called before"), error);
