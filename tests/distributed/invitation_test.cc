@@ -10,10 +10,7 @@
 namespace lockstep::distributed {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
 using testing::MatchesRegex;
-using testing::Not;
 
 TEST(InvitationTest, OnOneMachineTheLoopbackInterfaceDoes) {
   Invitation i = make_invitation(true, "");
@@ -35,11 +32,11 @@ TEST(InvitationTest, ToOtherMachinesAllAddressesAreToldAndOneIsThisMachines) {
   auto addresses = parse_addresses(i.address, "test");
   ASSERT_FALSE(addresses.empty());
   EXPECT_EQ(addresses.back().host, local_identity().host);
-  EXPECT_THAT(i.address, AllOf(Not(HasSubstr("127.")), Not(HasSubstr("[::1]"))));
+  for (auto& a : addresses) EXPECT_FALSE(a.host.starts_with("127.") || a.host == "::1") << a.host;
   Place place{.address = i.address, .bind_address = i.bind_address, .count = 2};
   settle_coordinator(place);
   EXPECT_EQ(place.bind_address, i.bind_address);
-  if (addresses.size() > 1) EXPECT_EQ(place.address, addresses.front().text());
+  EXPECT_EQ(place.address, addresses.front().text());
 }
 
 TEST(InvitationTest, TheTextSaysItAll) {
