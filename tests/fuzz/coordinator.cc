@@ -11,7 +11,7 @@ namespace lockstep::fuzz {
 namespace {
 
 using namespace distributed::coordinator;   // NOLINT
-using namespace distributed::coordination;  // NOLINT: the messages
+using namespace coordination;               // NOLINT: the messages
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
