@@ -10,8 +10,8 @@
 namespace lockstep::fuzz {
 namespace {
 
-using namespace distributed::coordinator;   // NOLINT
-using namespace coordination;               // NOLINT: the messages
+using namespace distributed::coordinator;  // NOLINT
+using namespace coordination;              // NOLINT: the messages
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 

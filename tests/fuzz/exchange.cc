@@ -247,7 +247,8 @@ class Session final : public Exchange::Events {
       }
       case 5: {
         int to = peer();
-        return wire_->write(to, static_cast<std::size_t>(choices_.byte()), choices_.one_in(2));
+        auto budget = static_cast<std::size_t>(choices_.byte());
+        return wire_->write(to, budget, choices_.one_in(2));
       }
       case 6:
         return exchange_->revoke(static_cast<std::uint64_t>(1 + choices_.below(3)));
@@ -269,7 +270,8 @@ class Session final : public Exchange::Events {
       }
       case 9: {
         int to = peer();
-        return exchange_->control(to, FrameKind::query, tag(), choices_.bytes(20));
+        Tag about = tag();
+        return exchange_->control(to, FrameKind::query, about, choices_.bytes(20));
       }
       case 10:
         if (choices_.one_in(8)) {

@@ -36,7 +36,8 @@ inline void check(bool holds, const std::string& what) {
   if (!holds) throw Finding(what);
 }
 
-// Decisions read from the input; when it is used up, each is the first one.
+// Decisions read from the input; when it is used up, each is the first one. Not two in one call's arguments: compilers
+// evaluate those in different orders, and a corpus means the same to all.
 class Choices {
  public:
   explicit Choices(Input input) : left_(input) {}
@@ -59,7 +60,8 @@ class Choices {
     return edges[below(8)];
   }
   std::string bytes(int most) {  // most < 256
-    std::size_t size = std::min<std::size_t>(static_cast<std::size_t>(below(most + 1)), left_.size());
+    auto size = static_cast<std::size_t>(below(most + 1));
+    size = std::min(size, left_.size());
     std::string text(left_.begin(), left_.begin() + static_cast<std::ptrdiff_t>(size));
     left_ = left_.subspan(size);
     return text;

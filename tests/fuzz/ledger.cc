@@ -44,11 +44,12 @@ void launches(Choices& choices) {
       case 3:
         mine.end_intent(static_cast<std::uint64_t>(choices.below(4)));
         break;
-      case 4:
-        mine.check(choices.below(4),
-                   choices.one_in(2) ? choices.bits() : next + static_cast<std::uint64_t>(choices.below(3)),
-                   {choices.bits(), choices.bits()});
+      case 4: {
+        int peer = choices.below(4);
+        std::uint64_t launch = choices.one_in(2) ? choices.bits() : next + static_cast<std::uint64_t>(choices.below(3));
+        mine.check(peer, launch, {choices.bits(), choices.bits()});
         break;
+      }
       default: {
         std::uint64_t launch = static_cast<std::uint64_t>(choices.byte());
         if (same && launch < next) check(mine.check(1, launch, theirs.stamp(launch)), "equal launches are equal");
