@@ -57,8 +57,7 @@ void launches(Choices& choices) {
     }
   }
   std::string text = explain({{"a", mine.text()}, {"b", theirs.text()}});
-  if (same && text.find("differs") != std::string::npos)
-    check(mine.text() != theirs.text(), "what is equal does not differ");
+  if (same && text.starts_with("launch ")) check(mine.text() != theirs.text(), "what is equal does not differ");
 }
 
 void answers(Choices& choices) {
