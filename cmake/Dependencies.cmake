@@ -23,3 +23,7 @@ target_link_libraries(lockstep_grpc INTERFACE gRPC::grpc++ absl::synchronization
 find_library(GLOO_LIBRARY gloo REQUIRED)
 add_library(lockstep_gloo INTERFACE)
 target_link_libraries(lockstep_gloo INTERFACE ${GLOO_LIBRARY})
+
+# For tests and examples of programs that use MPI themselves (lockstep/mpi.h); the library does not.
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI COMPONENTS CXX)

@@ -15,7 +15,7 @@ install(DIRECTORY ${LOCKSTEP_DEPS_DIR}/plugin/ DESTINATION ${CMAKE_INSTALL_LIBDI
         USE_SOURCE_PERMISSIONS)
 install(DIRECTORY ${LOCKSTEP_DEPS_DIR}/licenses/xla-cpu-plugin DESTINATION ${CMAKE_INSTALL_DOCDIR}/licenses)
 
-set(LOCKSTEP_PUBLIC_HEADERS lockstep/lockstep.h)
+set(LOCKSTEP_PUBLIC_HEADERS lockstep/lockstep.h lockstep/mpi.h)
 install(CODE "set(roots \"${LOCKSTEP_PUBLIC_HEADERS}\")\nset(source \"${CMAKE_SOURCE_DIR}\")
 set(include \"${CMAKE_INSTALL_INCLUDEDIR}\")")
 install(SCRIPT ${CMAKE_SOURCE_DIR}/cmake/InstallHeaders.cmake)

@@ -25,9 +25,11 @@ add_library(lockstep_flags INTERFACE)
 target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Wno-unused-parameter
                                                 $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror>)
 # g++ 12 reports these for std::string and std::vector code that is right (GCC bugs 105329, 105651, 107852).
-target_compile_options(lockstep_flags INTERFACE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict
-                                                -Wno-maybe-uninitialized -Wno-free-nonheap-object -Wno-use-after-free
-                                                -Wno-nonnull)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(lockstep_flags INTERFACE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict
+                                                  -Wno-maybe-uninitialized -Wno-free-nonheap-object -Wno-use-after-free
+                                                  -Wno-nonnull)
+endif()
 # Within the library calls may be inlined: nobody replaces its functions at load time.
 target_compile_options(lockstep_flags INTERFACE -fno-semantic-interposition)
 # Paths in messages are relative to the source tree, whether the compiler was given them absolute or, by ccache,
@@ -42,6 +44,14 @@ target_compile_options(lockstep_flags INTERFACE -ffile-prefix-map=${CMAKE_SOURCE
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize=enum,null,alignment,object-size,vptr
                       -fno-sanitize-recover=all
-                      -fno-omit-frame-pointer -fno-ipa-cp) # g++ 12.2 crashes in that pass on some files, sanitized
+                      -fno-omit-frame-pointer)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-fno-ipa-cp) # g++ 12.2 crashes in that pass on some files, sanitized
+  endif()
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+
+# Every file is instrumented for coverage, which guides the fuzzers.
+if(LOCKSTEP_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

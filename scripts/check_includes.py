@@ -6,7 +6,8 @@
 - pjrt_c_api.h is included in pjrt/ only;
 - a header that another room includes does not bring in, itself or through others, what is slow to compile or would
   force its own dependencies on users: gRPC, protobuf, Gloo, spdlog, CLI11, JSON, iostream, regex;
-- the public headers (all that lockstep/lockstep.h includes) need the standard library and fmt/core.h, nothing else.
+- the public headers (all that lockstep/lockstep.h and lockstep/mpi.h include) need the standard library and fmt/core.h,
+  nothing else; only lockstep/mpi.h needs mpi.h, and nothing in the library includes it.
 
 Prints one line for each violation; the exit status is 1 if there was any.
 """
@@ -16,6 +17,7 @@ import sys
 
 HEAVY = re.compile(r"(grpc|grpcpp|google/protobuf|gloo|spdlog|CLI|nlohmann)/|(iostream|regex)$|.*\.pb\.h$")
 PUBLIC_SYSTEM = re.compile(r"[a-z_0-9]+$|fmt/core\.h$")  # <vector>, <source_location>: no directory, no .h
+PUBLIC = ("lockstep/lockstep.h", "lockstep/mpi.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
@@ -78,8 +80,10 @@ def violations(root):
             if target.startswith("lockstep/") and target.endswith(".h") and not target.endswith(".pb.h"):
                 if target not in includes:
                     yield f"{path}:{number}: there is no {target}"
-            if room and target == "lockstep/lockstep.h":
-                yield f"{path}:{number}: lockstep.h is for users; include what is needed"
+            if room and target in PUBLIC:
+                yield f"{path}:{number}: {os.path.basename(target)} is for users; include what is needed"
+            if target == "mpi.h" and path != "lockstep/mpi.h":
+                yield f"{path}:{number}: only lockstep/mpi.h includes mpi.h"
             if room and other and other not in rooms[room]:
                 yield f"{path}:{number}: {room}/ may not include {other}/ (it declares {', '.join(sorted(rooms[room]))})"
             if os.path.basename(target) == "pjrt_c_api.h" and room != "pjrt":
@@ -88,10 +92,10 @@ def violations(root):
                 for heavy, by in closure(target, includes, {target: path}).items():
                     if HEAVY.match(heavy):
                         yield f"{path}:{number}: {target} brings in {heavy} (by {by}); hide it behind a pimpl"
-    public = "lockstep/lockstep.h"
-    for target, by in closure(public, includes, {}).items():
-        if not target.startswith("lockstep/") and not PUBLIC_SYSTEM.match(target):
-            yield f"{by}: the public headers need {target}; they may need the standard library and fmt/core.h only"
+    for public in PUBLIC:
+        for target, by in closure(public, includes, {}).items():
+            if not target.startswith("lockstep/") and not PUBLIC_SYSTEM.match(target) and target != "mpi.h":
+                yield f"{by}: the public headers need {target}; they may need the standard library and fmt/core.h only"
 
 
 def main():

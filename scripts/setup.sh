@@ -2,7 +2,7 @@
 # The one set-up step of quickstart.sh and test.sh: Debian packages (packages.txt) and the pinned wheels (wheels.txt),
 # fetched by pip, checked by SHA-256, cached in ${XDG_CACHE_HOME:-~/.cache}/lockstep and unpacked into .deps/. With
 # --tests also the packages marked "test", the plugins of test-wheels.txt, and the virtual environment .venv/ that the
-# oracle tests compare with.
+# oracle tests compare with; with --fuzz the packages marked "fuzz".
 # What is there already is neither fetched nor unpacked again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -13,11 +13,12 @@ die() {
   exit 1
 }
 
-with_tests=false
+with_tests=false kind=
 case "${1-}" in
   '') ;;
-  --tests) with_tests=true ;;
-  *) die "unknown argument '$1'; usage: scripts/setup.sh [--tests]" ;;
+  --tests) with_tests=true kind=test ;;
+  --fuzz) kind=fuzz ;;
+  *) die "unknown argument '$1'; usage: scripts/setup.sh [--tests | --fuzz]" ;;
 esac
 
 cache=${XDG_CACHE_HOME:-${HOME:?set HOME or XDG_CACHE_HOME}/.cache}/lockstep
@@ -36,8 +37,7 @@ need() { command -v "$1" >/dev/null || die "missing tool: $1; $2"; }
 install_packages() {
   need dpkg-query "set-up installs Debian packages and needs Debian 12 or a system made from it"
   local wanted missing line
-  mapfile -t wanted < <(awk -v tests=$with_tests '!/^#/ && NF && ($2 != "test" || tests == "true") {print $1}' \
-    scripts/packages.txt)
+  mapfile -t wanted < <(awk -v kind="$kind" '!/^#/ && NF && ($2 == "" || $2 == kind) {print $1}' scripts/packages.txt)
   mapfile -t missing < <(
     dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "${wanted[@]}" 2>/dev/null | awk '$1 == "ii" {print $2}' |
       grep -vxFf - <(printf '%s\n' "${wanted[@]}")

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,11 +18,13 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <thread>
 #include <utility>
 
 #include "lockstep/distributed/address.h"
 #include "lockstep/distributed/failure.h"
+#include "lockstep/distributed/invitation.h"
 #include "lockstep/support/error.h"
 #include "tools/output.h"
 #include "tools/remote.h"
@@ -38,6 +39,7 @@ constexpr milliseconds partial_line_time{200};
 constexpr milliseconds drain_time{1000};  // for output of descendants that have outlived a process
 constexpr milliseconds time_to_kill_elsewhere{2000};
 constexpr milliseconds pause_before_restart{1000};
+constexpr milliseconds time_to_answer{10000};  // for a host that the gang is to be started on again
 constexpr int cannot_start = 127;
 constexpr int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -396,11 +398,61 @@ class Launcher {
   std::optional<Clock::time_point> term_at_, kill_at_, cut_at_, drain_until_;
 };
 
-std::string new_token() {
-  unsigned char bytes[16];
-  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    throw_error(ErrorCode::io, "lockstep run", "no random numbers: {}", std::strerror(errno));
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+// How the others reach the host of process 0.
+std::string coordinator_host(const Plan& plan) {
+  const LaunchOptions& options = plan.options;
+  std::vector<std::string> said = split(options.coordinator);
+  if (said.size() > std::max<std::size_t>(options.hosts.size(), 1))
+    throw_error(ErrorCode::invalid_argument, "lockstep run", "--coordinator has {} names for {} hosts", said.size(),
+                options.hosts.size());
+  if (plan.hosts.empty()) return said.empty() ? "127.0.0.1" : said.front();
+  std::string host = plan.hosts.front();
+  for (std::size_t i = 0; i < said.size(); ++i)
+    if (host_name(options.hosts[i]) == host) return said[i];
+  return host.substr(host.find('@') + 1);  // of user@host
+}
+
+// Before a gang is started again: its processes are placed over the hosts that can be reached now. False: they don't
+// fit there.
+bool place_again(Plan& plan) {
+  const LaunchOptions& options = plan.options;
+  if (plan.hosts.empty()) return true;
+  std::string first = plan.hosts.front();
+  std::vector<UnreachedHost> lost = unreached_hosts(options.ssh, options.hosts, time_to_answer);
+  std::vector<std::string> left = options.hosts;
+  for (auto& [host, reason] : lost) {
+    say(fmt::format("{} can't be reached any more: {}", host_name(host), reason));
+    std::erase(left, host);
+  }
+  if (left.empty()) {
+    say("no host is left: the gang is not started again");
+    return false;
+  }
+  try {
+    plan.hosts = place_processes(left, plan.processes);
+  } catch (const Error&) {
+    say(fmt::format(
+        "the gang is not started again: {} is left, where its {} processes do not fit, since HOST:PROCESSES "
+        "takes no more than so many (a host without a number takes what the others can't)",
+        fmt::join(left, ","), plan.processes));
+    return false;
+  }
+  if (!lost.empty()) {
+    std::string places;
+    for (auto& host : left)
+      places += fmt::format("{}{} on {}", places.empty() ? "" : ", ", std::ranges::count(plan.hosts, host_name(host)),
+                            host_name(host));
+    say(fmt::format("going on with the other hosts, {} processes as before: {}", plan.processes, places));
+  }
+  if (plan.hosts.front() != first) say(fmt::format("process 0 and the coordinator move to {}", plan.hosts.front()));
+  return true;
 }
 
 // As one would type them; without the token, which is made at each start.
@@ -428,16 +480,12 @@ int launch(const LaunchOptions& options) {
   if (plan.processes < 1)
     throw_error(ErrorCode::invalid_argument, "lockstep run", "say how many processes (-n) or on which hosts (--hosts)");
   if (std::getenv("LOCKSTEP_TOKEN") == nullptr && std::getenv("LOCKSTEP_TOKEN_FILE") == nullptr)
-    plan.token = new_token();
+    plan.token = distributed::new_token();
   else if (const char* token = std::getenv("LOCKSTEP_TOKEN"))
     plan.token = token;
-  std::string coordinator = options.coordinator;
-  if (coordinator.empty()) {
-    coordinator = plan.hosts.empty() ? "127.0.0.1" : plan.hosts.front();
-    coordinator = coordinator.substr(coordinator.find('@') + 1);  // of user@host
-  }
   for (;; ++plan.attempt) {
-    plan.address = fmt::format("{}:{}", coordinator, options.port != 0 ? options.port : distributed::free_port());
+    plan.address =
+        fmt::format("{}:{}", coordinator_host(plan), options.port != 0 ? options.port : distributed::free_port());
     if (options.dry_run) {
       print_commands(plan);
       return 0;
@@ -445,8 +493,9 @@ int launch(const LaunchOptions& options) {
     Launcher launcher(plan);
     int status = launcher.run();
     if (!launcher.may_restart() || plan.attempt >= options.restarts) return status;
-    say(fmt::format("starting again, {} of {} times", plan.attempt + 1, options.restarts));
     std::this_thread::sleep_for(pause_before_restart);
+    if (!place_again(plan)) return status;
+    say(fmt::format("starting again, {} of {} times", plan.attempt + 1, options.restarts));
   }
 }
 

@@ -23,7 +23,8 @@ struct LaunchOptions {
   std::vector<std::string> command;
 
   std::vector<std::string> hosts;        // NAME or NAME:PROCESSES; none: this machine
-  std::string coordinator;               // what the others call the first host, if not by its name here
+  std::string coordinator;               // what the others call the first host, if not by its name here; or the
+                                         // first ones, separated by commas, in case that process 0 moves
   std::string ssh = "ssh";               // the command that reaches a host, with options
   std::vector<std::string> environment;  // for other hosts: NAME (as it is here) or NAME=VALUE
 };
@@ -37,6 +38,11 @@ struct LaunchOptions {
 // 0 if it runs here, unless it is a terminal; the others have none.
 //
 // Unless LOCKSTEP_TOKEN or LOCKSTEP_TOKEN_FILE is set, the gang gets a token of its own.
+//
+// Before a restart the hosts are asked whether they can still be reached. Those that can't are left out: the others
+// take their processes, so that the gang keeps its size, but none more than its HOST:PROCESSES says; process 0, and
+// with it the coordinator, runs on the first that is left. If they do not fit, that is said, and the last run's status
+// returned.
 //
 // Throws Error(invalid_argument) for options that do not fit each other.
 int launch(const LaunchOptions& options);

@@ -22,8 +22,10 @@ void add_places(CLI::App* command, LaunchOptions& options) {
       ->add_option("--hosts", options.hosts,
                    "Where, over ssh: HOST or HOST:PROCESSES, separated by commas; by default on this machine")
       ->delimiter(',');
-  command->add_option("--coordinator", options.coordinator,
-                      "How the hosts reach the first one; by default by its name in --hosts");
+  command->add_option(
+      "--coordinator", options.coordinator,
+      "How the hosts reach the first one, by default by its name in --hosts; or the first ones, separated "
+      "by commas, in case that process 0 moves (--restarts)");
   command->add_option("--ssh", options.ssh, "The command that reaches a host, with options (default ssh)");
   command
       ->add_option("--env", options.environment,
@@ -62,7 +64,9 @@ void add_run(CLI::App& app, LaunchOptions& options) {
                                      "Start the processes of a gang, here or on other machines: "
                                      "lockstep run -n 2 -- PROGRAM ARGUMENT...");
   add_places(run, options);
-  run->add_option("--restarts", options.restarts, "How often to start the gang again after it has failed (default 0)")
+  run->add_option("--restarts", options.restarts,
+                  "How often to start the gang again after it has failed (default 0). Hosts that can't be reached then "
+                  "are left out: those without a number in --hosts take over their processes")
       ->check(CLI::NonNegativeNumber);
   run->add_flag("--recoverable", options.recoverable,
                 "Let the others go on when a process other than 0 fails; for programs that go on without it "

@@ -1,11 +1,19 @@
 #include "tools/remote.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <sstream>
 
 #include "lockstep/support/error.h"
@@ -32,7 +40,99 @@ Host parse_host(const std::string& text) {
   return host;
 }
 
+std::vector<std::string> words_of_ssh(const std::string& ssh) {
+  std::vector<std::string> words;
+  std::istringstream stream(ssh);
+  for (std::string word; stream >> word;) words.push_back(word);
+  if (words.empty()) throw_error(ErrorCode::invalid_argument, "lockstep run", "--ssh names no command");
+  return words;
+}
+
+// A command whose output is kept; it ends with this object, or with this process.
+class Probe {
+ public:
+  explicit Probe(std::vector<std::string> words) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw_error(ErrorCode::io, "lockstep run", "no pipe: {}", std::strerror(errno));
+    pid_t parent = ::getpid();
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::setpgid(0, 0);
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent) ::_exit(127);
+      int null = ::open("/dev/null", O_RDWR);
+      ::dup2(null, 0);
+      ::dup2(ends[1], 1);
+      ::dup2(ends[1], 2);
+      std::vector<char*> arguments;
+      for (auto& word : words) arguments.push_back(word.data());
+      arguments.push_back(nullptr);
+      ::execvp(arguments[0], arguments.data());
+      ::dprintf(2, "%s: %s\n", arguments[0], std::strerror(errno));
+      ::_exit(127);
+    }
+    ::close(ends[1]);
+    output_ = ends[0];
+    if (pid_ < 0) throw_error(ErrorCode::io, "lockstep run", "no process: {}", std::strerror(errno));
+    ::setpgid(pid_, pid_);
+  }
+  ~Probe() {
+    if (pid_ > 0) {
+      ::kill(-pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+    ::close(output_);
+  }
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+
+  // "" if it ends with status 0 before the deadline, else what it said.
+  std::string reason(std::chrono::steady_clock::time_point deadline) {
+    std::string said;
+    for (;;) {
+      auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+      pollfd wait{.fd = output_, .events = POLLIN};
+      if (left <= 0 || ::poll(&wait, 1, static_cast<int>(left)) == 0) return "no answer";
+      char buffer[512];
+      ssize_t n = ::read(output_, buffer, sizeof buffer);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) break;
+      said.append(buffer, static_cast<std::size_t>(n));
+    }
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
+    while (!said.empty() && said.back() == '\n') said.pop_back();
+    said = said.substr(said.rfind('\n') + 1);  // npos + 1 is 0
+    return said.empty() ? fmt::format("{} {}", WIFEXITED(status) ? "exit status" : "signal",
+                                      WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status))
+                        : said;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int output_ = -1;
+};
+
 }  // namespace
+
+std::string host_name(const std::string& host) { return parse_host(host).name; }
+
+std::vector<UnreachedHost> unreached_hosts(const std::string& ssh, const std::vector<std::string>& hosts,
+                                           std::chrono::milliseconds limit) {
+  auto deadline = std::chrono::steady_clock::now() + limit;
+  std::vector<std::unique_ptr<Probe>> probes;
+  for (auto& host : hosts) {
+    std::vector<std::string> words = words_of_ssh(ssh);
+    words.insert(words.end(), {host_name(host), "true"});
+    probes.push_back(std::make_unique<Probe>(std::move(words)));
+  }
+  std::vector<UnreachedHost> result;
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    if (std::string reason = probes[i]->reason(deadline); !reason.empty()) result.push_back({hosts[i], reason});
+  return result;
+}
 
 std::string shell_quoted(const std::string& word) {
   constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
@@ -86,10 +186,7 @@ std::vector<std::string> remote_words(const RemoteCommand& remote) {
       "wait $p; c=$?\n"
       "kill $! 2>/dev/null; kill -s KILL -- -$p 2>/dev/null\n"
       "exit $c";
-  std::vector<std::string> words;
-  std::istringstream ssh(remote.ssh);
-  for (std::string word; ssh >> word;) words.push_back(word);
-  if (words.empty()) throw_error(ErrorCode::invalid_argument, "lockstep run", "--ssh names no command");
+  std::vector<std::string> words = words_of_ssh(remote.ssh);
   words.insert(words.end(), {remote.host, "exec sh -c " + shell_quoted(script)});
   return words;
 }

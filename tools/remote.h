@@ -6,6 +6,7 @@
 // program, and no secret stands on a command line.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,18 @@ std::string shell_quoted(const std::string& word);
 // The host of each process, in blocks. `processes` of 0: as many as the hosts take, one where no number is given.
 // Error(invalid_argument) if the numbers contradict each other.
 std::vector<std::string> place_processes(const std::vector<std::string>& hosts, int processes);
+
+// The name in HOST or HOST:PROCESSES.
+std::string host_name(const std::string& host);
+
+struct UnreachedHost {
+  std::string host;    // as it was given
+  std::string reason;  // what ssh said
+};
+// Those of the hosts that can't be reached now. A command that does nothing is run on each, all at once; it may take
+// `limit`.
+std::vector<UnreachedHost> unreached_hosts(const std::string& ssh, const std::vector<std::string>& hosts,
+                                           std::chrono::milliseconds limit);
 
 struct RemoteCommand {
   std::string ssh;  // "ssh -p 222"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lockstep/collectives/answer.h"
 #include "lockstep/collectives/engine_impl.h"
 
 namespace lockstep::collectives {
@@ -71,11 +72,10 @@ std::vector<int> Engine::Impl::ask_locked(Entry& entry) const {
   return processes;
 }
 
-// "arrived partitions, comma separated;what this process is doing"
 std::string Engine::Impl::answer(const Tag& tag) const {
   std::string phase = options_.phase ? options_.phase() : std::string();
   std::lock_guard lock(mutex_);
-  std::vector<std::int64_t> arrived;
+  Answer answer;
   std::vector<std::string> doing;
   auto found = communicators_.find(tag.communicator);
   if (found == communicators_.end() || found->second.local == 0) {
@@ -85,7 +85,8 @@ std::string Engine::Impl::answer(const Tag& tag) const {
     auto launch = state.launches.find(tag.launch);
     if (launch != state.launches.end()) {
       for (const auto& [call, count] : launch->second.calls) {
-        if (call.first == static_cast<std::int64_t>(tag.op) && count > tag.occurrence) arrived.push_back(call.second);
+        if (call.first == static_cast<std::int64_t>(tag.op) && count > tag.occurrence)
+          answer.arrived.push_back(call.second);
       }
     } else if (state.latest < tag.launch) {
       doing.push_back(fmt::format("it has not come to launch {}", tag.launch));
@@ -99,7 +100,8 @@ std::string Engine::Impl::answer(const Tag& tag) const {
     if (static_cast<std::uint64_t>(id.op) == tag.op && id.launch == tag.launch) continue;
     doing.push_back(fmt::format("waiting in {} {}", to_string(entry.meeting->spec().op), entry.meeting->describe()));
   }
-  return fmt::format("{};{}", fmt::join(arrived, ","), fmt::join(doing, ", "));
+  answer.doing = fmt::format("{}", fmt::join(doing, ", "));
+  return answer.text();
 }
 
 void Engine::Impl::answered(int peer, const FrameHeader& header, const std::string& payload) {
@@ -127,12 +129,9 @@ Error Engine::Impl::timeout_error_locked(const Entry& entry) const {
     if (site.process != rank() && answer == entry.answers.end()) {
       doing = "which does not answer";
     } else if (site.process != rank()) {
-      auto semicolon = answer->second.find(';');
-      doing = answer->second.substr(semicolon + 1);
-      for (std::size_t at = 0; at < semicolon;) {
-        arrived.push_back(std::atoll(answer->second.c_str() + at));
-        at = std::min(answer->second.find(',', at), semicolon) + 1;
-      }
+      Answer theirs = Answer::parse(answer->second);
+      doing = theirs.doing;
+      arrived.insert(arrived.end(), theirs.arrived.begin(), theirs.arrived.end());
     }
     for (int position : site.positions) {
       std::int64_t partition = meeting.plan().members[position];

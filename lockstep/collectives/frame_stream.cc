@@ -26,7 +26,7 @@ FrameWriter::Progress FrameWriter::write_some(const Write& write, std::size_t bu
     if (!writing_) {
       auto& queue = urgent_.empty() ? bulk_ : urgent_;
       if (queue.empty() || (urgent_only && &queue == &bulk_)) return Progress::done;
-      writing_.emplace().frame = std::move(queue.front());
+      writing_.emplace(std::move(queue.front()));
       queue.pop_front();
     }
     Writing& w = *writing_;

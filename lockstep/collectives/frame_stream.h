@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/transport.h"
@@ -37,6 +38,7 @@ class FrameWriter {
 
  private:
   struct Writing {
+    explicit Writing(OutgoingFrame f) : frame(std::move(f)) {}
     OutgoingFrame frame;
     std::size_t written = 0;      // of header and payload
     std::vector<std::byte> copy;  // the payload of a revoked frame

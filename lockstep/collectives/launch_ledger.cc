@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <string_view>
 
 namespace lockstep::collectives {
@@ -109,14 +110,16 @@ std::string LaunchLedger::text() const {
 
 std::string explain(const std::vector<std::pair<std::string, std::string>>& histories) {
   std::vector<History> parsed;
-  std::uint64_t first = 0, last = 0;
+  std::uint64_t first = 0;  // that all remember, or would
+  std::set<std::uint64_t> launches;
   for (const auto& [name, text] : histories) {
     parsed.push_back(parse(text));
     if (parsed.back().empty()) continue;
     first = std::max(first, parsed.back().begin()->first);
-    last = std::max(last, parsed.back().rbegin()->first);
+    for (const auto& [launch, line] : parsed.back()) launches.insert(launch);
   }
-  for (std::uint64_t launch = first; launch <= last; ++launch) {
+  launches.erase(launches.begin(), launches.lower_bound(first));
+  for (std::uint64_t launch : launches) {
     std::map<std::uint64_t, std::vector<std::size_t>> programs;
     std::vector<std::size_t> absent;
     for (std::size_t i = 0; i < parsed.size(); ++i) {

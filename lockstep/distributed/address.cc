@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -102,6 +103,16 @@ Address parse_address(const std::string& text, const std::string& operation) {
   return address;
 }
 
+std::vector<Address> parse_addresses(const std::string& text, const std::string& operation) {
+  std::vector<Address> result;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    std::size_t end = std::min(text.find(',', begin), text.size());
+    result.push_back(parse_address(text.substr(begin, end - begin), operation));
+    begin = end + 1;
+  }
+  return result;
+}
+
 std::vector<Endpoint> resolve(const Address& address, std::string& error) {
   std::vector<Endpoint> result;
   Addresses list = lookup(address, 0, error);
@@ -156,6 +167,16 @@ void check_bindable(const Address& address, const std::string& operation) {
                 "address names; if that address is not one of its own (a forwarded one), give the one to listen on as "
                 "JAX_COORDINATOR_BIND_ADDRESS or coordinator_bind_address.",
                 address.text(), std::strerror(status));
+}
+
+std::string why_foreign(const Address& address) {
+  std::string error;
+  Addresses list = lookup({address.host, 0}, 0, error);
+  if (!list) return "it can't be resolved: " + error;
+  int status = EADDRNOTAVAIL;
+  for (addrinfo* a = list.get(); a != nullptr && status != 0; a = a->ai_next)
+    if (a->ai_family == AF_INET || a->ai_family == AF_INET6) status = try_bind(a->ai_family, a->ai_addr, a->ai_addrlen);
+  return status == 0 ? "" : std::strerror(status);
 }
 
 int free_port() {

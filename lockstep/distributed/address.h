@@ -17,6 +17,9 @@ struct Address {
 // Throws Error(invalid_argument) on behalf of `operation` unless the text is host:port.
 Address parse_address(const std::string& text, const std::string& operation);
 
+// One or several, separated by commas. Error(invalid_argument).
+std::vector<Address> parse_addresses(const std::string& text, const std::string& operation);
+
 struct Endpoint {
   std::string numeric;  // "127.0.0.1:1234", "[::1]:1234"
   bool ipv6;
@@ -27,6 +30,9 @@ std::vector<Endpoint> resolve(const Address& address, std::string& error);
 
 // Whether something listens there: "" or the reason why not ("connection refused").
 std::string probe(const Endpoint& endpoint, std::chrono::milliseconds timeout);
+
+// "" if the host is this machine's, whether its port is free or not; else the reason to think that it is not.
+std::string why_foreign(const Address& address);
 
 // Whether this process can listen there. Throws Error(distributed) that says what to do: the address is in use, isn't
 // one of this machine's, may not be bound. `operation` names who asks.

@@ -93,7 +93,7 @@ void Client::Impl::judge(const std::string& operation, const RpcResult& result, 
   std::unique_lock lock(mutex_);
   if (result.code == RpcResult::deadline || Clock::now() >= deadline) {
     check_usable(operation);
-    throw_error(ErrorCode::timeout, operation, "the coordinator at {} has not answered in time", options_.address);
+    throw_error(ErrorCode::timeout, operation, "the coordinator at {} has not answered in time", address_);
   }
   // A server that goes may cancel what it has not answered; this side cancels only when it has failed or closes.
   bool lost = result.code == RpcResult::unavailable || result.code == RpcResult::cancelled;
@@ -107,8 +107,8 @@ void Client::Impl::judge(const std::string& operation, const RpcResult& result, 
     await_verdict(operation);
   }
   throw_error(ErrorCode::distributed, operation,
-              "the connection to the coordinator at {} broke ({}); whether the call took effect is not known",
-              options_.address, result.message);
+              "the connection to the coordinator at {} broke ({}); whether the call took effect is not known", address_,
+              result.message);
 }
 
 const std::vector<Identity>& Client::Impl::members() {
@@ -218,7 +218,7 @@ Client::~Client() = default;
 void Client::connect() { impl_->connect(); }
 void Client::shutdown(Milliseconds timeout) { impl_->shut_down(timeout); }
 void Client::close() { impl_->close(); }
-const std::string& Client::coordinator_address() const { return impl_->options().address; }
+const std::string& Client::coordinator_address() const { return impl_->address(); }
 int Client::process_id() const { return impl_->options().process_id; }
 int Client::num_processes() const { return impl_->options().num_processes; }
 const std::vector<Identity>& Client::members() const { return impl_->members(); }

@@ -27,7 +27,7 @@ namespace lockstep::distributed {
 using Milliseconds = std::chrono::milliseconds;
 
 struct ClientOptions {
-  std::string address;  // the coordinator's, HOST:PORT
+  std::string address;  // the coordinator's, HOST:PORT, or several, separated by commas, of which one answers
   int process_id = 0;
   int num_processes = 1;
   Identity identity = local_identity();
@@ -83,7 +83,7 @@ class Client {
   // process for dead. Idempotent.
   void close();
 
-  const std::string& coordinator_address() const;  // as it was given, HOST:PORT
+  const std::string& coordinator_address() const;  // HOST:PORT; of several, after connect(), the one that answered
   int process_id() const;
   int num_processes() const;
   const std::vector<Identity>& members() const;  // by process id; after connect()

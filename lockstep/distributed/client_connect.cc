@@ -18,6 +18,12 @@ constexpr std::size_t most_named = 16;
 
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
+// Whoever answers at an address of the coordinator's is not this gang's coordinator.
+class Stranger final : public Error {
+ public:
+  explicit Stranger(std::string message) : Error(ErrorCode::distributed, "initialize", std::move(message)) {}
+};
+
 }  // namespace
 
 void Client::Impl::progress(const std::string& text) const {
@@ -27,9 +33,9 @@ void Client::Impl::progress(const std::string& text) const {
     log::write(log::Level::info, text);
 }
 
-std::string Client::Impl::reach_coordinator(bool probing, std::string& reason) const {
+std::string Client::Impl::reach_coordinator(const Address& address, bool probing, std::string& reason) const {
   std::string error;
-  auto endpoints = resolve(parse_address(options_.address, "initialize"), error);
+  auto endpoints = resolve(address, error);
   if (endpoints.empty()) reason = "its name can't be resolved: " + error;
   for (auto& endpoint : endpoints) {
     reason = probing ? probe(endpoint, probe_time) : "";
@@ -116,12 +122,12 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
     case RpcResult::ok:
       break;
     case RpcResult::unimplemented:
-      throw_error(ErrorCode::distributed, "initialize",
-                  "the server at {} is not a lockstep coordinator; another program listens there", options_.address);
+      throw Stranger(
+          fmt::format("the server at {} is not a lockstep coordinator; another program listens there", address_));
     case RpcResult::denied:
-      throw_error(ErrorCode::distributed, "initialize",
-                  "the coordinator at {} refuses this process: {}. LOCKSTEP_TOKEN has to be the same on every process.",
-                  options_.address, result.message);
+      throw Stranger(fmt::format(
+          "the coordinator at {} refuses this process: {}. LOCKSTEP_TOKEN has to be the same on every process.",
+          address_, result.message));
     default:
       reason = result.message;
       return false;
@@ -139,15 +145,38 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
   return true;
 }
 
+bool Client::Impl::try_each(const std::vector<Address>& addresses, bool again, Time began, Time deadline,
+                            Time& next_progress, std::string& reason) {
+  bool several = addresses.size() > 1;
+  std::size_t strangers = 0;
+  std::string reasons;
+  for (const Address& address : addresses) {
+    address_ = address.text();
+    // Of several, those that are none now must not take a connection's time.
+    std::string target = reach_coordinator(address, again || several, reason);
+    try {
+      if (!target.empty() && try_register(target, began, deadline, next_progress, reason)) return true;
+    } catch (const Stranger& stranger) {
+      if (!several) throw;
+      reason = stranger.message();
+      ++strangers;
+    }
+    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", reason);
+  }
+  if (strangers == addresses.size()) throw Stranger(reasons);
+  reason = reasons;
+  return false;
+}
+
 void Client::Impl::connect() {
   Time began = Clock::now(), deadline = began + options_.initialization_timeout;
   Time next_progress = began + options_.progress_interval;
+  const std::vector<Address> addresses = parse_addresses(options_.address, "initialize");
   std::string reason;
   std::minstd_rand random(caller_.incarnation());
   Milliseconds pause = first_pause;
-  for (bool first = true;; first = false) {
-    std::string target = reach_coordinator(!first, reason);
-    if (!target.empty() && try_register(target, began, deadline, next_progress, reason)) break;
+  for (bool again = false;; again = true) {
+    if (try_each(addresses, again, began, deadline, next_progress, reason)) break;
     if (Clock::now() >= deadline)
       throw_error(ErrorCode::timeout, "initialize",
                   "no coordinator at {} for {:.1f} s ({}): process 0, which runs it, has not been started or has "

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "lockstep/distributed/address.h"
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/rpc.h"
 #include "lockstep/support/error.h"
@@ -70,6 +71,7 @@ class Client::Impl {
   }
 
   const ClientOptions& options() const { return options_; }
+  const std::string& address() const { return address_; }
   const std::vector<Identity>& members();
 
  private:
@@ -102,8 +104,11 @@ class Client::Impl {
   // What a broken call means: throws, or returns if it is to be made again.
   void judge(const std::string& operation, const RpcResult& result, Retry retry, Time deadline);
 
-  // The coordinator's numeric address, or "" and the reason why it can't be reached now.
-  std::string reach_coordinator(bool probing, std::string& reason) const;
+  // The numeric address, or "" and the reason why it can't be reached now.
+  std::string reach_coordinator(const Address& address, bool probing, std::string& reason) const;
+  // Goes through the coordinator's addresses until one registers this process; false, and the reasons, if none does.
+  bool try_each(const std::vector<Address>& addresses, bool again, Time began, Time deadline, Time& next_progress,
+                std::string& reason);
   // True: registered. False: the connection failed, for this reason; try again.
   bool try_register(const std::string& target, Time began, Time deadline, Time& next_progress, std::string& reason);
   std::string joined_and_missing();
@@ -119,6 +124,7 @@ class Client::Impl {
   void coordinator_lost(const std::string& how, std::unique_lock<std::mutex>& lock);
 
   ClientOptions options_;
+  std::string address_ = options_.address;  // of several, the one that answers
   coordination::Caller caller_;
   std::unique_ptr<Rpc> rpc_;
   std::string roster_;  // serialised

@@ -119,7 +119,7 @@ void Client::Impl::coordinator_lost(const std::string& how, std::unique_lock<std
   std::string who = fmt::format("process 0 ({}, pid {})", host.host, host.pid);
   fail({FailureKind::coordinator_lost,
         {0},
-        fmt::format("the coordinator at {}, run by {}, is lost: {}", options_.address, who, how)},
+        fmt::format("the coordinator at {}, run by {}, is lost: {}", address_, who, how)},
        lock);
 }
 

@@ -147,8 +147,7 @@ std::optional<Detected> choose(std::vector<Detected> found, const std::string& m
 
 // A host's own name often stands for a loopback address on that host (Debian's 127.0.1.1), though others reach it by
 // another; so only what means the loopback interface everywhere is taken for it.
-std::string default_bind_address(const std::string& text) {
-  Address address = parse_address(text, "initialize");
+std::string default_bind_address(const Address& address) {
   bool loopback = address.host == "localhost" || address.host == "::1" || address.host.starts_with("127.");
   return Address{loopback ? address.host : "::", address.port}.text();
 }
@@ -235,14 +234,35 @@ Place find_place(const InitializeOptions& options, const Environment& environmen
   if (!missing.empty())
     throw_error(ErrorCode::invalid_argument, "initialize", "missing: {}; the rest was taken from: {}", missing,
                 place.reason);
-  parse_address(*address, "initialize");
+  std::vector<Address> addresses = parse_addresses(*address, "initialize");
   place.address = *address;
   place.count = *count;
   place.id = *id;
   place.bind_address = options.coordinator_bind_address;
   if (place.bind_address.empty()) place.bind_address = text("JAX_COORDINATOR_BIND_ADDRESS");
-  if (place.bind_address.empty() && place.id == 0) place.bind_address = default_bind_address(place.address);
+  if (place.bind_address.empty() && place.id == 0 && addresses.size() == 1)
+    place.bind_address = default_bind_address(addresses.front());
   return place;
+}
+
+void settle_coordinator(Place& place) {
+  std::vector<Address> addresses = parse_addresses(place.address, "initialize");
+  if (addresses.size() == 1) return;  // which need not be one of this machine's own: it may be forwarded
+  std::string reasons;
+  for (const Address& address : addresses) {
+    std::string reason = why_foreign(address);
+    if (reason.empty()) {
+      place.address = address.text();
+      if (place.bind_address.empty()) place.bind_address = default_bind_address(address);
+      return;
+    }
+    reasons += fmt::format("\n  {}: {}", address.text(), reason);
+  }
+  if (!place.bind_address.empty()) return;  // they are forwarded ones
+  throw_error(ErrorCode::distributed, "initialize",
+              "process 0, which runs the coordinator, has to run on a machine that one of the coordinator's addresses "
+              "names; this machine has none of them:{}",
+              reasons);
 }
 
 }  // namespace lockstep::distributed

@@ -24,8 +24,8 @@ struct Detected {
 std::vector<Detected> detect_clusters(const Environment& environment);
 
 struct Place {
-  std::string address;       // "" if alone
-  std::string bind_address;  // "" if alone
+  std::string address;       // "" if alone; may be several, separated by commas
+  std::string bind_address;  // of process 0; "" if alone, or if it depends on which of the addresses is its own
   int count = 1, id = 0;
   std::vector<int> local_device_ids;
   std::string reason;  // where this was taken from
@@ -33,5 +33,8 @@ struct Place {
 // Error(invalid_argument) if something is missing, doesn't parse or is out of range, or if two launchers disagree and
 // neither the options nor the environment decide.
 Place find_place(const InitializeOptions& options, const Environment& environment);
+// On process 0, of several addresses, takes the first that is this machine's, and where to listen. Error(distributed)
+// if none is, with the reasons.
+void settle_coordinator(Place& place);
 
 }  // namespace lockstep::distributed

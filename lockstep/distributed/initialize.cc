@@ -11,6 +11,7 @@
 #include <numeric>
 #include <thread>
 
+#include "lockstep/distributed/address.h"
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/cluster.h"
 #include "lockstep/distributed/health.h"
@@ -46,6 +47,7 @@ Gang& gang() {
   return *g;
 }
 std::atomic<int> index{0}, count{1};
+std::atomic<bool> exit_watched{true};
 RuntimeHooks hooks;
 
 constexpr std::chrono::milliseconds time_to_flush{3000};
@@ -67,23 +69,34 @@ std::string devices_text(int devices) {
   return devices == 1 ? "1 local device" : fmt::format("{} local devices", devices);
 }
 
+Identity identity_of(const Place& place) {
+  Identity identity = local_identity();
+  if (hooks.local_device_count != nullptr) identity.local_devices = hooks.local_device_count(place.local_device_ids);
+  if (hooks.plugin != nullptr) identity.plugin = hooks.plugin();
+  identity.settings = config::program_settings();
+  if (hooks.settings != nullptr)
+    for (auto& [name, value] : hooks.settings()) identity.settings[name] = value;
+  return identity;
+}
+
+Place find_own_place(const InitializeOptions& options) {
+  Place place = find_place(options, [](const char* name) -> const char* { return std::getenv(name); });
+  if (place.count > 1 && place.id == 0) settle_coordinator(place);
+  return place;
+}
+
 Channel join(const Place& place, const InitializeOptions& given, bool recoverable) {
   std::string token = token_of(given);
   ClientOptions options{.address = place.address,
                         .process_id = place.id,
                         .num_processes = place.count,
+                        .identity = identity_of(place),
                         .token = token,
                         .initialization_timeout = given.initialization_timeout,
                         .heartbeat_timeout = given.heartbeat_timeout,
                         .on_failure = [](const Failure& failure) { fail(failure); },
                         .on_leaving = [](int process) { announce_departure(process); },
                         .on_lost = [](const Failure& failure) { lose(failure); }};
-  if (hooks.local_device_count != nullptr)
-    options.identity.local_devices = hooks.local_device_count(place.local_device_ids);
-  if (hooks.plugin != nullptr) options.identity.plugin = hooks.plugin();
-  options.identity.settings = config::program_settings();
-  if (hooks.settings != nullptr)
-    for (auto& [name, value] : hooks.settings()) options.identity.settings[name] = value;
   options.identity.settings["jax_enable_recoverability"] = recoverable ? "true" : "false";
   if (log::enabled(log::Level::warning))
     log::write(log::Level::info,
@@ -143,7 +156,7 @@ void leave(Gang& g) {
     log::set_rank(-1);
   };
   try {
-    if (orderly && g.channel.client) announce_leaving();
+    if (orderly) announce_leaving();
     if (orderly && g.channel.client) g.channel.client->shutdown(g.options.shutdown_timeout);
   } catch (...) {
     finish();
@@ -237,6 +250,17 @@ void watch_exit(Gang& g) {
   if (previous != at_terminate) g.previous_terminate = previous;
 }
 
+// With the gang's mutex held.
+void check_may_begin(const Gang& g) {
+  if (g.initialized || g.beginning)
+    throw_error(ErrorCode::distributed, "initialize",
+                "it has been called before; call it once, at the start of the program (shutdown() allows another)");
+  if (hooks.backend_created != nullptr && hooks.backend_created() && !g.left_one)
+    throw_error(ErrorCode::distributed, "initialize",
+                "it has to be called before anything that makes a backend: before the first array, computation or "
+                "question about devices");
+}
+
 }  // namespace
 
 void set_runtime_hooks(const RuntimeHooks& given) { hooks = given; }
@@ -249,19 +273,13 @@ void initialize(InitializeOptions options, std::source_location where) {
   Gang& g = gang();
   {
     std::lock_guard lock(g.mutex);
-    if (g.initialized || g.beginning)
-      throw_error(ErrorCode::distributed, "initialize",
-                  "it has been called before; call it once, at the start of the program (shutdown() allows another)");
-    if (hooks.backend_created != nullptr && hooks.backend_created() && !g.left_one)
-      throw_error(ErrorCode::distributed, "initialize",
-                  "it has to be called before anything that makes a backend: before the first array, computation or "
-                  "question about devices");
+    check_may_begin(g);
     g.beginning = true;
   }
   try {
     // What was made since the last gang was left counts to it.
     if (hooks.backend_created != nullptr && hooks.backend_created()) hooks.left();
-    Place place = find_place(options, [](const char* name) -> const char* { return std::getenv(name); });
+    Place place = find_own_place(options);
     begin_health({.exit_on_failure = options.exit_on_failure, .grace = options.failure_grace});
     Channel channel;
     bool recoverable = options.recoverable.value_or(config::enable_recoverability());
@@ -272,6 +290,7 @@ void initialize(InitializeOptions options, std::source_location where) {
     std::lock_guard lock(g.mutex);
     index = place.id;
     count = place.count;
+    exit_watched = options.watch_exit;
     g.options = std::move(options);
     g.recoverable = recoverable;
     g.membership = {0, std::vector<int>(static_cast<std::size_t>(place.count))};
@@ -291,16 +310,32 @@ void initialize(InitializeOptions options, std::source_location where) {
   }
 }
 
+void check_initialize(const InitializeOptions& options, std::source_location where) {
+  LocationScope scope(where);
+  {
+    std::lock_guard lock(gang().mutex);
+    check_may_begin(gang());
+  }
+  Place place = find_own_place(options);
+  if (place.count == 1) return;
+  token_of(options);
+  identity_of(place);
+  if (place.id == 0) check_bindable(parse_address(place.bind_address, "initialize"), "initialize");
+}
+
 void shutdown(std::source_location where) {
   LocationScope scope(where);
   if (!is_initialized()) return;
-  Gang& g = gang();
-  leave(g);
-  {
-    std::lock_guard lock(g.mutex);
-    g.left_one = true;
-  }
-  if (hooks.left != nullptr) hooks.left();
+  struct Left {
+    ~Left() {
+      {
+        std::lock_guard lock(gang().mutex);
+        gang().left_one = true;
+      }
+      if (hooks.left != nullptr) hooks.left();
+    }
+  } left;  // also if not all have come
+  leave(gang());
 }
 
 bool is_initialized() {
@@ -311,6 +346,7 @@ bool is_recoverable() {
   std::lock_guard lock(gang().mutex);
   return gang().initialized && gang().recoverable;
 }
+bool exit_is_watched() { return exit_watched.load(std::memory_order_relaxed); }
 int process_index() { return index.load(std::memory_order_relaxed); }
 int process_count() { return count.load(std::memory_order_relaxed); }
 

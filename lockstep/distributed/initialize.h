@@ -26,7 +26,9 @@ namespace lockstep::distributed {
 class Client;
 
 struct InitializeOptions {
-  std::string coordinator_address;  // HOST:PORT of process 0
+  // HOST:PORT of process 0; or several, separated by commas, for the machines on which process 0 may run: it listens on
+  // the first that is its own, and the others find out which one that is.
+  std::string coordinator_address;
   int num_processes = -1;
   int process_id = -1;
   std::vector<int> local_device_ids;  // the devices this process may use; empty: all
@@ -60,6 +62,8 @@ struct InitializeOptions {
 // called after a backend was made, address in use, refused by the others (with the difference). Error(timeout): not
 // all processes have come (with who has and who has not).
 void initialize(InitializeOptions options = {}, std::source_location where = std::source_location::current());
+// Throws what initialize() with these options would before it talks to anybody; joins nothing.
+void check_initialize(const InitializeOptions& options, std::source_location where = std::source_location::current());
 // Waits until every process has called it (or has returned from main), then leaves. After a failure of the gang it
 // leaves at once. Does nothing if not initialized. A new initialize() may follow, with another coordinator, number of
 // processes or id: arrays on local devices live on; meshes, and arrays and programs over them, belong to the gang that
@@ -68,6 +72,7 @@ void shutdown(std::source_location where = std::source_location::current());
 
 bool is_initialized();
 bool is_recoverable();                       // the gang goes on without processes that die
+bool exit_is_watched();                      // unless initialize() was last told that it is not to be (watch_exit)
 int process_index();                         // 0 if alone or not initialized
 int process_count();                         // 1 if alone or not initialized
 const std::vector<int>& local_device_ids();  // empty: all

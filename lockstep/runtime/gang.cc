@@ -111,7 +111,9 @@ void end_gang() {
   engine.close();
 }
 
-void drain_before_exit() { std::atexit(drain); }
+void drain_before_exit() {
+  if (distributed::exit_is_watched()) std::atexit(drain);
+}
 
 std::chrono::milliseconds collective_timeout() {
   static const std::chrono::milliseconds timeout = [] {
@@ -145,8 +147,8 @@ collectives::Engine& engine() {
   if (!s.engine) {
     s.engine = make_engine();
     s.ready = s.engine.get();
+    s.leaving = distributed::on_leaving(backend().process_count() > 1 ? leave : drain);
     if (backend().process_count() > 1) {
-      s.leaving = distributed::on_leaving(leave);
       s.failure = distributed::on_failure(
           [](const distributed::Failure& f) { state().engine->fail(distributed::to_error(f, "collective")); });
       s.loss = distributed::on_loss(lose_in_engine);

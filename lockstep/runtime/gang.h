@@ -58,7 +58,7 @@ void end_gang();
 
 // From now on the end of the process waits for the launches in flight before anything that exists now is taken down:
 // the plugin's own statics, which may be made as late as during a compile, must outlive them. To be called after each
-// compile.
+// compile. Where the exit is none of the library's business (watch_exit), shutdown() waits instead.
 void drain_before_exit();
 
 // The deadline of collectives and agreements: LOCKSTEP_COLLECTIVE_TIMEOUT in seconds (default 600).

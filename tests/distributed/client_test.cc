@@ -94,6 +94,93 @@ class ClientTest : public testing::Test {
   std::vector<std::unique_ptr<Client>> clients_;
 };
 
+// A port on which somebody accepts connections and closes them.
+class Hangup {
+ public:
+  Hangup() {
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof any;
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&any), sizeof any), 0);
+    EXPECT_EQ(::listen(listener_, 5), 0);
+    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&any), &size), 0);
+    port_ = ntohs(any.sin_port);
+    thread_ = std::thread([this] {
+      for (int fd; (fd = ::accept(listener_, nullptr, nullptr)) >= 0;) ::close(fd);
+    });
+  }
+  ~Hangup() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  int listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(ClientTest, OfSeveralAddressesTheOneThatAnswersAsThisGangsCoordinatorIsTaken) {
+  Hangup no_grpc;
+  Service stranger({.bind_address = "127.0.0.1:0", .num_processes = 2, .token = "another gang's"});
+  std::string dead = "127.0.0.1:" + std::to_string(free_port());
+  std::string elsewhere = "127.0.0.1:" + std::to_string(stranger.port());
+  serve(2, {.token = "ours"});
+  for (int p = 0; p < 2; ++p) {
+    ClientOptions o = options(p);
+    o.token = "ours";
+    o.address = p == 0 ? address_ : dead + "," + no_grpc.address() + "," + elsewhere + "," + address_ + "," + dead;
+    make(p, o);
+  }
+  auto begin = Clock::now();
+  connect();
+  EXPECT_LT(seconds_since(begin), 10);
+  EXPECT_EQ(clients_[1]->coordinator_address(), address_);
+  parallel([&](int p) { clients_[p]->barrier("b", seconds(10)); });
+  service_->stop("gone");
+  EXPECT_THAT(failure_of(1).message, HasSubstr("the coordinator at " + address_));
+}
+
+TEST_F(ClientTest, TheCoordinatorMayComeUpAtAnyOfItsAddresses) {
+  std::string dead = "127.0.0.1:" + std::to_string(free_port());
+  std::string address = "127.0.0.1:" + std::to_string(free_port());
+  count_ = 1;
+  ClientOptions o = options(0);
+  o.address = dead + "," + address;
+  make(0, o);
+  auto connected = std::async(std::launch::async, [&] { clients_[0]->connect(); });
+  std::this_thread::sleep_for(milliseconds(300));
+  service_ = std::make_unique<Service>(ServiceOptions{.bind_address = address, .num_processes = 1});
+  connected.get();
+  EXPECT_EQ(clients_[0]->coordinator_address(), address);
+}
+
+TEST_F(ClientTest, SeveralAddressesOfWhichNoneIsTheCoordinators) {
+  Service one({.bind_address = "127.0.0.1:0", .num_processes = 1, .token = "a"}),
+      two({.bind_address = "127.0.0.1:0", .num_processes = 1, .token = "b"});
+  std::string first = "127.0.0.1:" + std::to_string(one.port()), second = "127.0.0.1:" + std::to_string(two.port());
+  count_ = 1;
+  ClientOptions o = options(0);
+  o.token = "c";
+  o.address = first + "," + second;
+  make(0, o);
+  auto begin = Clock::now();
+  EXPECT_THAT(error_of(ErrorCode::distributed, [&] { clients_[0]->connect(); }),
+              AllOf(HasSubstr("the coordinator at " + first + " refuses this process"),
+                    HasSubstr("the coordinator at " + second + " refuses this process")));
+  EXPECT_LT(seconds_since(begin), 10) << "there is nothing to wait for";
+
+  std::string dead = "127.0.0.1:" + std::to_string(free_port());
+  o.address = first + "," + dead;
+  o.initialization_timeout = seconds(1);
+  make(0, o);
+  EXPECT_THAT(error_of(ErrorCode::timeout, [&] { clients_[0]->connect(); }),
+              AllOf(HasSubstr("no coordinator at " + o.address), HasSubstr("refuses this process"),
+                    HasSubstr(dead + ": Connection refused")));
+}
+
 TEST_F(ClientTest, RegistersStoresMeetsAndLeaves) {
   start(4);
   parallel([&](int p) {

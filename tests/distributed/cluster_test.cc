@@ -102,6 +102,39 @@ TEST(ClusterTest, TheBindAddress) {
   EXPECT_EQ(zero("10.0.0.1:1234", {{"JAX_COORDINATOR_BIND_ADDRESS", "0.0.0.0:99"}}), "0.0.0.0:99");
 }
 
+TEST(ClusterTest, SeveralAddresses) {
+  Variables v = with(plain, {{"JAX_COORDINATOR_ADDRESS", "192.0.2.1:5,127.0.0.1:6,[::1]:7"}, {"JAX_PROCESS_ID", "0"}});
+  Place p = place(v);
+  EXPECT_EQ(p.address, "192.0.2.1:5,127.0.0.1:6,[::1]:7");
+  EXPECT_EQ(p.bind_address, "") << "which is this machine's is not known yet";
+  settle_coordinator(p);
+  EXPECT_EQ(p.address, "127.0.0.1:6") << "192.0.2.1 is nobody's";
+  EXPECT_EQ(p.bind_address, "127.0.0.1:6");
+
+  v["JAX_COORDINATOR_BIND_ADDRESS"] = "0.0.0.0:9";
+  p = place(v);
+  settle_coordinator(p);
+  EXPECT_EQ(p.address, "127.0.0.1:6");
+  EXPECT_EQ(p.bind_address, "0.0.0.0:9");
+  v.erase("JAX_COORDINATOR_BIND_ADDRESS");
+
+  v["JAX_COORDINATOR_ADDRESS"] = "192.0.2.1:5,nowhere.invalid:6";
+  p = place(v);
+  try {
+    settle_coordinator(p);
+    ADD_FAILURE() << p.address;
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("192.0.2.1:5: Cannot assign requested address"),
+                                HasSubstr("nowhere.invalid:6: it can't be resolved")));
+  }
+  v["JAX_COORDINATOR_ADDRESS"] = "192.0.2.1:5";
+  p = place(v);
+  settle_coordinator(p);
+  EXPECT_EQ(p.address, "192.0.2.1:5") << "a single one may be forwarded";
+  for (const char* bad : {"10.0.0.1:5,", ",10.0.0.1:5", "10.0.0.1:5,,10.0.0.2:5", "10.0.0.1:5,x", "10.0.0.1:5;b:6"})
+    EXPECT_THAT(refusal(with(plain, {{"JAX_COORDINATOR_ADDRESS", bad}})), HasSubstr("is no address")) << bad;
+}
+
 TEST(ClusterTest, Slurm) {
   Place p = place(slurm);
   EXPECT_EQ(p.address, "node03:" + std::to_string(61440 + 4242 % 4096));

@@ -65,6 +65,19 @@ TEST_F(ProcessTest, OneGangAfterAnother) {
   EXPECT_THAT(b.out(), HasSubstr("twice"));
 }
 
+TEST_F(ProcessTest, TheFirstAddressIsDead) {
+  std::string alive = address_, dead = "127.0.0.1:" + std::to_string(free_port());
+  address_ = alive + "," + dead;
+  auto& a = start(0, "barrier");  // both are this machine's: it takes the first
+  address_ = dead + "," + alive;
+  auto& b = start(1, "barrier");
+  EXPECT_EQ(a.wait(), 0) << a.err();
+  EXPECT_EQ(b.wait(), 0) << b.err();
+  EXPECT_THAT(a.err(), HasSubstr("process 0 of 2, coordinator " + alive + " (environment)"));
+  EXPECT_THAT(b.err(), HasSubstr("process 1 of 2, coordinator " + address_ + " (environment)"));
+  EXPECT_THAT(b.out(), AllOf(HasSubstr("joined 1 of 2"), HasSubstr("passed")));
+}
+
 TEST_F(ProcessTest, AlonePassesSilently) {
   Subprocess p({DISTRIBUTED_RANK, "barrier"});
   EXPECT_EQ(p.wait(), 0) << p.err();

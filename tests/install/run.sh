@@ -16,7 +16,7 @@ mkdir "$work/elsewhere"
 mv "$work/first" "$work/elsewhere/moved"
 tree=$work/elsewhere/moved
 
-for file in lib/liblockstep.so lib/lockstep/plugins/pjrt_c_api_cpu_plugin.so include/lockstep/lockstep.h bin/lockstep \
+for file in lib/liblockstep.so lib/lockstep/plugins/pjrt_c_api_cpu_plugin.so include/lockstep/lockstep.h include/lockstep/mpi.h bin/lockstep \
   lib/cmake/lockstep/lockstepConfig.cmake share/doc/lockstep/licenses/xla-cpu-plugin/LICENSE; do
   [[ -e $tree/$file ]] || fail "$file is not installed"
 done

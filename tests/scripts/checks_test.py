@@ -57,6 +57,17 @@ class IncludesTest(ScratchTree):
         self.write("lockstep/lockstep.h", '#include "lockstep/trace/trace.h"\n#include <fmt/core.h>\n')
         self.assertEqual(self.check(), (0, []))
 
+    def test_mpi(self):
+        self.write("lockstep/mpi.h", '#include <mpi.h>\n#include "lockstep/core/core.h"\n')
+        self.assertEqual(self.check(), (0, []))
+        self.write("lockstep/core/x.h", "#include <mpi.h>\n")
+        self.assert_one("lockstep/core/x.h:1:", "only lockstep/mpi.h includes mpi.h")
+
+    def test_mpi_is_for_users(self):
+        self.write("lockstep/mpi.h", "#include <mpi.h>\n")
+        self.write("lockstep/core/x.h", '#include "lockstep/mpi.h"\n')
+        self.assert_one("lockstep/core/x.h:1:", "mpi.h is for users")
+
     def test_upward(self):
         self.write("lockstep/core/x.cc", '#include "lockstep/core/core.h"\n#include "lockstep/trace/trace.h"\n')
         self.assert_one("lockstep/core/x.cc:2:", "core/ may not include trace/")

@@ -64,6 +64,12 @@ class Hosts:
     def mend(self, host):
         self.ip("-n", self.switch, "link", "set", f"port{host}", "up")
 
+    def lose(self, host):
+        """Cuts it off, and ssh does not reach it any more either."""
+        self.cut(host)
+        with open(os.path.join(self.folder, self.names[host]), "w") as file:
+            file.write(f"echo 'no route to {self.addresses[host]}' >&2; exit 255\n")
+
     def set_environment(self, host, **variables):
         """What processes started there find in their environment besides."""
         with open(os.path.join(self.folder, self.names[host]), "w") as file:

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -42,17 +43,21 @@ class RemoteTest : public testing::Test {
   void SetUp() override {
     std::string pattern = std::filesystem::temp_directory_path() / "lockstep-remote-XXXXXX";
     directory_ = ::mkdtemp(pattern.data());
-    std::ofstream(directory_ + "/ssh") << "#!/bin/sh\n"
-                                          "[ \"$1\" = -x ] && shift\n"
-                                          "[ \"$1\" = down ] && { echo 'No route to host' >&2; exit 255; }\n"
-                                          "host=$1; shift\n"
-                                          "exec setsid -w env -i PATH=\"$PATH\" HOST_IS=\"$host\" sh -c \"$*\"\n";
+    std::ofstream(directory_ + "/ssh")
+        << "#!/bin/sh\n"
+           "[ \"$1\" = -x ] && shift\n"
+           "[ \"$1\" = down ] || [ -e \"${0%/*}/$1-is-down\" ] && { echo 'No route to host' >&2; exit 255; }\n"
+           "host=$1; shift\n"
+           "exec setsid -w env -i PATH=\"$PATH\" HOST_IS=\"$host\" sh -c \"$*\"\n";
     ::chmod((directory_ + "/ssh").c_str(), 0755);
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
   Subprocess run(std::vector<std::string> words, Subprocess::Variables more = {}) {
-    words.insert(words.begin(), {LOCKSTEP_TOOL, "run", "--coordinator", "127.0.0.1", "--ssh", directory_ + "/ssh -x"});
+    std::vector<std::string> first{LOCKSTEP_TOOL, "run", "--ssh", directory_ + "/ssh -x"};
+    if (std::ranges::find(words, "--coordinator") == words.end())
+      first.insert(first.end(), {"--coordinator", "127.0.0.1"});
+    words.insert(words.begin(), first.begin(), first.end());
     more.emplace_back("LOCKSTEP_TEST", "it's forwarded");
     return Subprocess(words, more);
   }
@@ -156,6 +161,33 @@ TEST_F(RemoteTest, HostsAndCountsThatDoNotFit) {
   auto p = run({"--hosts", "a:2,b:2", "-n", "5", "--", "/bin/true"});
   EXPECT_EQ(p.wait(), 1);
   EXPECT_THAT(p.err(), HasSubstr("5 processes do not fit a:2,b:2"));
+}
+
+TEST_F(RemoteTest, AHostThatIsLostIsLeftOutOfTheNextStart) {
+  std::string script = "[ $LOCKSTEP_RESTART$HOST_IS = 0a ] && { : >" + directory_ +
+                       "/a-is-down; exit 3; }; [ $LOCKSTEP_RESTART = 0 ] && sleep 60; "
+                       "echo $JAX_PROCESS_ID of $JAX_NUM_PROCESSES on $HOST_IS, coordinator $JAX_COORDINATOR_ADDRESS";
+  auto p = run_shell("a,b,c:1", script,
+                     {"--coordinator", "10.0.0.1,10.0.0.2,10.0.0.3", "--port", "1234", "--restarts", "1", "--linger",
+                      "0", "--grace", "0.1"});
+  EXPECT_EQ(p.wait(), 0) << p.err();
+  EXPECT_THAT(p.out(), AllOf(HasSubstr("[0] 0 of 3 on b, coordinator 10.0.0.2:1234"), HasSubstr("[1] 1 of 3 on b"),
+                             HasSubstr("[2] 2 of 3 on c")));
+  EXPECT_THAT(p.err(), AllOf(HasSubstr("a can't be reached any more: No route to host"),
+                             HasSubstr("going on with the other hosts, 3 processes as before: 2 on b, 1 on c"),
+                             HasSubstr("process 0 and the coordinator move to b")));
+}
+
+TEST_F(RemoteTest, ALostHostWhoseProcessesFitNowhereElse) {
+  std::string script = "[ $HOST_IS = b ] && sleep 60; : >" + directory_ + "/a-is-down; exit 3";
+  auto p = run_shell("a:1,b:1", script, {"--restarts", "5", "--linger", "0", "--grace", "0.1"});
+  EXPECT_EQ(p.wait(), 3) << p.err();
+  EXPECT_THAT(p.err(),
+              AllOf(HasSubstr("a can't be reached any more"), HasSubstr("the gang is not started again: b:1 is left"),
+                    Not(HasSubstr("starting again"))));
+  auto q = run_shell("a", "exit 0", {"--restarts", "5"});
+  EXPECT_EQ(q.wait(), 255) << q.err();
+  EXPECT_THAT(q.err(), HasSubstr("no host is left: the gang is not started again"));
 }
 
 // examples/cluster/*.sh, with launchers of the test's that do on this machine what the real ones do on their nodes.
