@@ -54,8 +54,8 @@ void train(int steps) {
     ls::distributed::PhaseScope phase("loading data");
     pass_time(60);
   }
-  sum(x);                                  // line: first_call
-  if (act == "remade" && odd_one()) {      // it has to make again what the others still have
+  sum(x);                              // line: first_call
+  if (act == "remade" && odd_one()) {  // it has to make again what the others still have
     ls::compile::clear_caches();
     sum = ls::jit([](Array x) { return np::sum(x); });
   }
