@@ -69,6 +69,14 @@ void train(int steps) {
     step(w, x);
     other(w, x);
   }
+  if (act == "threads") {  // that launch on one mesh without an order between them
+    step(w, x);
+    other(w, x);
+    std::thread late([&] { pass_time(odd_one() ? 0.3 : 0), step(w, x).block_until_ready(); });
+    std::thread early([&] { pass_time(odd_one() ? 0 : 0.3), other(w, x).block_until_ready(); });
+    late.join();
+    early.join();
+  }
   for (int i = 0; i < steps; ++i) {
     if (act == "skips" && !(i == 3 && odd_one())) plain(x);
     if (odd("another_program"))

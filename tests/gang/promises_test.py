@@ -12,8 +12,6 @@ import time
 import unittest
 
 import ranks
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools"))
 import sandbox
 
 LOCKSTEP, PROGRAM, CLOCK_SHIFT = sys.argv[1:4]
@@ -182,7 +180,8 @@ class Promises(unittest.TestCase):
 
     def test_another_order_of_known_programs(self):
         """Found by what each has launched, without a word between the processes before each launch."""
-        for act, here, there in (("swaps", "step", "another_program"), ("skips", "plain", "step")):
+        for act, here, there in (("swaps", "step", "another_program"), ("skips", "plain", "step"),
+                                 ("threads", "step", "another_program")):
             self.port = ranks.free_port()
             start = time.monotonic()
             for process in self.all(act):
