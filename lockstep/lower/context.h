@@ -75,8 +75,6 @@ class LowerContext {
   void end_line();
 
   std::vector<Mesh> meshes_;
-  std::vector<LocationId>* locations_ = nullptr;  // of ModuleOptions
-  std::string suffix_;                            // of the present equation's operations
   std::string body_;
   std::vector<std::string> saved_bodies_;
   // Constants outside an open region, where it is isolated; empty where it is not.
@@ -87,6 +85,8 @@ class LowerContext {
   std::vector<std::unordered_map<std::string, std::string>> constants_{1};  // per open region
   int next_ = 0, depth_ = 2;
   std::int64_t channel_ = 0;
+  std::vector<LocationId>* locations_ = nullptr;  // of ModuleOptions
+  std::string suffix_;                            // of the present equation's operations
 };
 
 // The symbol of the i-th mesh of a module: mesh, mesh_0, mesh_1 ...
