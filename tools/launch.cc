@@ -64,6 +64,7 @@ Variables variables_of(const Plan& plan, int process) {
                    {"JAX_PROCESS_ID", std::to_string(process)}};
   if (options.devices_per_process > 0)
     result.emplace_back("JAX_NUM_CPU_DEVICES", std::to_string(options.devices_per_process));
+  if (options.recoverable) result.emplace_back("JAX_ENABLE_RECOVERABILITY", "1");
   if (options.restarts > 0) result.emplace_back("LOCKSTEP_RESTART", std::to_string(plan.attempt));
   if (plan.hosts.empty() && plan.processes > 1 && !threads_are_set())
     result.emplace_back("PJRT_NPROC", std::to_string(std::max(1, usable_cores() / plan.processes)));
@@ -346,9 +347,9 @@ class Launcher {
     if (status == 0) return;
     // A process that ends because its gang has failed may be faster than the one at fault.
     auto follows = [](int s) { return distributed::describe_exit_code(s) != nullptr; };
-    bool first = result_ == 0;
-    if (!first && (!follows(result_) || follows(status) || ended_the_rest_)) return;
-    result_ = status;
+    bool first = result_ == 0, tolerated = options_.recoverable && id != 0;
+    if (!first && !tolerated && (!follows(result_) || follows(status) || ended_the_rest_)) return;
+    if (!tolerated || cannot_start_said_) result_ = status;
     if (!cannot_start_said_ && (plan_.processes > 1 || !plan_.hosts.empty())) {
       std::string how = signalled ? fmt::format("was ended by signal {} ({})", status - 128, ::strsignal(status - 128))
                                   : fmt::format("exited with status {}", status);
@@ -362,7 +363,7 @@ class Launcher {
         say(fmt::format("process {} on {} {}", id, plan_.hosts[static_cast<std::size_t>(id)], how));
       }
     }
-    if (!first) return;
+    if (!first || (tolerated && !cannot_start_said_)) return;
     if (!running() || stops_ > 0) return;
     if (cannot_start_said_)
       term_at_ = Clock::now();

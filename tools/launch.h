@@ -14,7 +14,8 @@ struct LaunchOptions {
   int port = 0;                 // of the coordinator; 0: a free one
   bool prefix = true;           // of lines of output with the process's id
   bool dry_run = false;
-  int restarts = 0;  // how often the gang is started again after it has failed
+  bool recoverable = false;  // the others go on when one other than process 0 fails; the status is process 0's then
+  int restarts = 0;          // how often the gang is started again after it has failed
   // After the first process has failed, the others have `linger` to end by themselves (they learn of it and say what
   // they know), then they get SIGTERM, and after `grace` SIGKILL.
   std::chrono::milliseconds linger = std::chrono::seconds(5);

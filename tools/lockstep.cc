@@ -64,6 +64,9 @@ void add_run(CLI::App& app, LaunchOptions& options) {
   add_places(run, options);
   run->add_option("--restarts", options.restarts, "How often to start the gang again after it has failed (default 0)")
       ->check(CLI::NonNegativeNumber);
+  run->add_flag("--recoverable", options.recoverable,
+                "Let the others go on when a process other than 0 fails; for programs that go on without it "
+                "(JAX_ENABLE_RECOVERABILITY, which this sets)");
   run->add_option("--devices-per-process", options.devices_per_process,
                   "CPU devices of each process (JAX_NUM_CPU_DEVICES); by default the program's own choice")
       ->check(CLI::Range(1, 2048));

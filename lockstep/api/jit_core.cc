@@ -118,6 +118,9 @@ const void* JitCore::call(const JitCall& call, const TraceFunction& trace_functi
     made->num_outs = made->trace->closed->outvars.size();
     log::debug("jit({}): compiled for {} leaves", settings_.name, call.leaves.size());
     std::lock_guard lock(mutex_);
+    auto of_a_gang_left = [](auto& old) { return config::gang_of(old.second->config) != config::gang(); };
+    std::erase_if(entries_, of_a_gang_left);
+    std::erase_if(traces_, of_a_gang_left);
     latest_ = made;
     entry = entries_.emplace(h, std::move(made))->second.get();
   }

@@ -51,7 +51,11 @@ Engine::Impl::Impl(std::unique_ptr<Transport> transport, EngineOptions options)
   exchange_.start();
 }
 
-Engine::Impl::~Impl() {
+void Engine::Impl::close() {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(closed_, true)) return;
+  }
   fail(Error(ErrorCode::cancelled, "collective", "the engine is shut down", 0), false);
   {
     std::lock_guard lock(mutex_);
@@ -60,8 +64,8 @@ Engine::Impl::~Impl() {
   }
   watcher_.join();
   exchange_.close(std::chrono::steady_clock::now() + kCloseDeadline);
-  workers_.reset();
-  completions_.reset();
+  workers_->close();
+  completions_->close();
 }
 
 void Engine::Impl::add_communicator(Communicator communicator) {
@@ -267,6 +271,8 @@ void Engine::Impl::on_control(int peer, const FrameHeader& header, const std::st
       Error error = decode(payload, from);
       if (error.code() == ErrorCode::diverged && options_.on_diverged) options_.on_diverged(error);
       if (error.code() == ErrorCode::timeout && options_.on_stalled) options_.on_stalled(error);
+      if (error.code() != ErrorCode::diverged && options_.recoverable)
+        return exchange_.lose(peer, Error(ErrorCode::peer, "collective", error.message(), 0));
       return fail(error, false);
     }
     case FrameKind::query:
@@ -346,6 +352,8 @@ void Engine::cancel_launch(std::uint64_t communicator, std::uint64_t launch, con
   impl_->fail_launch(communicator, launch, error, true);
 }
 void Engine::fail(const Error& error) { impl_->fail(error, true); }
+void Engine::lose(int peer, const Error& error) { impl_->lose(peer, error); }
+void Engine::close() { impl_->close(); }
 void Engine::leave() { impl_->leave(); }
 void Engine::set_deadline(std::chrono::nanoseconds deadline) { impl_->set_deadline(deadline); }
 void Engine::begin_launch(std::uint64_t communicator, LaunchedProgram program) {

@@ -130,6 +130,8 @@ struct EngineOptions {
   std::size_t direct_bytes = 64 << 10;  // all_reduce: up to here everybody sends everything to everybody
   std::size_t chunk_bytes = 1 << 20;    // larger reductions move in chunks of this size
   std::size_t inline_bytes = 32 << 10;  // work up to this size is done by the thread at hand
+  // The others go on when a process fails: its error ends only what it takes part in.
+  bool recoverable = false;
   // What this process is doing ("compiling jit(step)"), told to peers whose collectives pass their deadline. Called
   // from the progress thread.
   std::function<std::string()> phase;
@@ -144,7 +146,7 @@ struct EngineOptions {
 class Engine {
  public:
   explicit Engine(std::unique_ptr<Transport> transport, EngineOptions options = {});
-  // Ends outstanding collectives with an error, says goodbye to the peers and closes the transport.
+  // Closes.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -187,9 +189,17 @@ class Engine {
   // told, so that their error names the cause.
   void fail(const Error& error);
 
+  // A peer is gone though its connection may still stand: everything of the communicators that it belongs to ends with
+  // the error. The others go on.
+  void lose(int peer, const Error& error);
+
   // This process takes part in nothing more: whatever of the others still needs it ends with an error at once. Its own
   // launches have to have ended.
   void leave();
+
+  // Ends outstanding collectives with an error, says goodbye to the peers, closes the transport and ends the engine's
+  // threads. What is started later ends with the error. Idempotent.
+  void close();
 
   void set_deadline(std::chrono::nanoseconds deadline);  // of collectives that start from now on
   std::vector<Outstanding> snapshot() const;

@@ -23,7 +23,8 @@ namespace lockstep::collectives {
 class Engine::Impl final : public MeetingHost, public Exchange::Events {
  public:
   Impl(std::unique_ptr<Transport> transport, EngineOptions options);
-  ~Impl() override;
+  ~Impl() override { close(); }
+  void close();
 
   int rank() const { return exchange_.rank(); }
   int size() const { return exchange_.size(); }
@@ -35,6 +36,7 @@ class Engine::Impl final : public MeetingHost, public Exchange::Events {
   // `tell`: the other processes of the communicator.
   void fail_launch(std::uint64_t communicator, std::uint64_t launch, const Error& error, bool tell);
   void fail(const Error& error, bool tell);
+  void lose(int peer, const Error& error) { exchange_.lose(peer, error); }
   void leave() { exchange_.leave(); }
   void set_deadline(std::chrono::nanoseconds deadline);
   void begin_launch(std::uint64_t communicator, LaunchedProgram program) {
@@ -124,7 +126,7 @@ class Engine::Impl final : public MeetingHost, public Exchange::Events {
 
   std::condition_variable watch_;
   TimePoint wakes_ = TimePoint::max();  // when the watcher wakes by itself
-  bool stopping_ = false;
+  bool stopping_ = false, closed_ = false;
 
   std::unique_ptr<WorkerPool> workers_, completions_;
   std::thread watcher_;

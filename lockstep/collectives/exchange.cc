@@ -507,7 +507,7 @@ void Exchange::landed(int peer, const FrameHeader& header, std::uint64_t token) 
     case FrameKind::reply:
     case FrameKind::recall:
     case FrameKind::history:
-      events_->on_control(peer, header, text);
+      if (!peer_error(peer)) events_->on_control(peer, header, text);
   }
 }
 
@@ -623,6 +623,15 @@ void Exchange::peer_gone_locked(int peer, std::shared_ptr<const Error> error, Ca
   take(posted_);
   take(waiting_);
   std::erase_if(accepted_, [&](const auto& entry) { return entry.first.peer == peer; });
+}
+
+void Exchange::lose(int peer, const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    if (peers_[peer].gone) return;
+    peers_[peer].gone = std::make_shared<const Error>(error);
+  }
+  events_->on_lost(peer, error);
 }
 
 void Exchange::lost(int peer, const Error& error) {

@@ -78,6 +78,10 @@ class Exchange final : private Receiver {
   // Null while the peer is there.
   std::shared_ptr<const Error> peer_error(int peer) const;
 
+  // Takes the peer for gone though its connection stands: nothing is sent to it any more, what it sends is not listened
+  // to, and on_lost is called. What is under way with it has to be revoked.
+  void lose(int peer, const Error& error);
+
   void abort(const Error& reason) { transport_->abort(reason); }
   // Says goodbye to everybody, behind all that has been sent: nothing will follow. Messages from the others still come.
   void leave();

@@ -11,13 +11,14 @@ WorkerPool::WorkerPool(const std::string& name, int threads) {
   }
 }
 
-WorkerPool::~WorkerPool() {
+void WorkerPool::close() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
     posted_.notify_all();
   }
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 void WorkerPool::post(std::function<void()> task) {

@@ -14,11 +14,12 @@ namespace lockstep::collectives {
 class WorkerPool {
  public:
   WorkerPool(const std::string& name, int threads);  // the name is the threads', 15 characters at most
-  // Runs what has been posted, then ends.
-  ~WorkerPool();
+  ~WorkerPool() { close(); }
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
+  // Runs what has been posted, then ends the threads; what is posted later never runs. Idempotent.
+  void close();
   // From any thread. Tasks must not throw.
   void post(std::function<void()> task);
 

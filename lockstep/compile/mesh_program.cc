@@ -144,6 +144,7 @@ class MeshProgram final : public Program {
       outs[i] = ValueRef(new ConcreteArray(out_avals_[i], out_[i], results[i]));
   }
 
+  bool spans_mesh() const override { return true; }
   const std::string& stablehlo() const override { return lowered_.text; }
   std::string compiled_text() const override { return executable_.optimized_program().bytes; }
   std::map<std::string, double> cost_analysis() const override { return cost_of(executable_); }

@@ -10,6 +10,7 @@
 #include "lockstep/lower/context.h"
 #include "lockstep/runtime/backend.h"
 #include "lockstep/runtime/transfer.h"
+#include "lockstep/support/config.h"
 
 namespace lockstep::compile {
 namespace {
@@ -69,6 +70,12 @@ class LocalProgram final : public Program {
 struct Cache {
   std::mutex mutex;
   std::unordered_map<std::string, std::shared_ptr<Program>> programs;
+  std::uint32_t gang = 0;  // that the programs over meshes belong to
+
+  void keep_to_this_gang() {
+    if (std::exchange(gang, config::gang()) == config::gang()) return;
+    std::erase_if(programs, [](auto& entry) { return entry.second->spans_mesh(); });
+  }
   CacheStatistics statistics;
 };
 Cache& cache() {
@@ -87,6 +94,7 @@ std::shared_ptr<Program> compile(const ProgramRequest& request) {
   Cache& c = cache();
   {
     std::lock_guard lock(c.mutex);
+    c.keep_to_this_gang();
     if (auto it = c.programs.find(key); it != c.programs.end()) {
       ++c.statistics.shared;
       return it->second;
@@ -101,6 +109,7 @@ std::shared_ptr<Program> compile(const ProgramRequest& request) {
   else
     made = std::make_shared<LocalProgram>(std::move(lowered), std::move(outs));
   std::lock_guard lock(c.mutex);
+  c.keep_to_this_gang();
   ++c.statistics.compiled;
   return c.programs.try_emplace(std::move(key), made).first->second;
 }

@@ -33,6 +33,7 @@ class Program {
   // be used again, whatever happens. Returns when the work is enqueued.
   virtual void run(std::span<Value* const> args, ValueRef* outs, LocationId where) = 0;
 
+  virtual bool spans_mesh() const { return false; }
   virtual const std::string& stablehlo() const = 0;
   virtual std::string compiled_text() const = 0;  // the optimised HLO, as the plugin gives it
   // Of one device's part: what the plugin tells, or else (CPU) counted from the optimised program: optimized.h.

@@ -280,6 +280,14 @@ void Client::barrier(const std::string& name, Milliseconds timeout, const std::v
 }
 void Client::cancel_barrier(const std::string& name) { impl_->cancel_barrier(name); }
 
+Membership Client::live(Milliseconds timeout) {
+  coordination::LiveRequest request;
+  request.set_timeout_ms(timeout.count());
+  auto response =
+      impl_->call<coordination::LiveResponse>("live_processes", request, timeout + answer_slack, Impl::Retry::yes);
+  return {response.round(), {response.processes().begin(), response.processes().end()}};
+}
+
 VoteResult Client::vote(const Vote& vote, Milliseconds timeout) {
   coordination::AgreeRequest request;
   request.set_key(vote.key);

@@ -20,6 +20,7 @@
 
 #include "lockstep/distributed/failure.h"
 #include "lockstep/distributed/identity.h"
+#include "lockstep/distributed/membership.h"
 
 namespace lockstep::distributed {
 
@@ -39,6 +40,8 @@ struct ClientOptions {
   std::function<void(const Failure&)> on_failure;
   // Called when a process has called shutdown(): it takes part in nothing more.
   std::function<void(int process)> on_leaving;
+  // Called when processes have died and the gang, being recoverable, goes on without them.
+  std::function<void(const Failure&)> on_lost;
 };
 
 enum class TaskState { absent, waiting, connected, leaving, left, failed };
@@ -103,6 +106,9 @@ class Client {
   VoteResult vote(const Vote& vote, Milliseconds timeout);
   // After a vote with a difference: hands in this process's text, returns those of the first two groups.
   std::vector<std::string> exchange_texts(const std::string& key, const std::string& text);
+
+  // Waits until every process that is neither dead nor leaving has called it; all get the same answer. Error(timeout).
+  Membership live(Milliseconds timeout);
 
   std::vector<TaskInfo> tasks();
   // Tells everybody that this process fails; they end with `kind`. Returns when they have been told, within 2 s.

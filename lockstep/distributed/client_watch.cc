@@ -89,6 +89,14 @@ void Client::Impl::handle(const coordination::Event& event, std::unique_lock<std
         lock.lock();
       }
       break;
+    case coordination::Event::kLost:
+      if (options_.on_lost) {
+        Failure failure = from_proto(event.lost().failure());
+        lock.unlock();
+        options_.on_lost(failure);
+        lock.lock();
+      }
+      break;
     case coordination::Event::WHAT_NOT_SET:
       break;
   }

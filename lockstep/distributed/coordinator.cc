@@ -11,6 +11,7 @@ namespace lockstep::distributed::coordinator {
 
 using coordination::Event;
 using coordination::Failure;
+using coordination::LiveResponse;
 using coordination::Problem;
 using coordination::RegisterResponse;
 using coordination::ShutdownResponse;
@@ -35,6 +36,15 @@ Problem problem_of(Problem::Code code, std::string message, const std::vector<in
   problem.set_message(std::move(message));
   for (int p : processes) problem.add_processes(p);
   return problem;
+}
+
+// What a process that was given up hears when it comes back.
+Failure gone_on(const Member& member, int process) {
+  Failure failure;
+  failure.set_kind(Failure::UNREACHABLE);
+  failure.add_processes(process);
+  failure.set_message("the gang has gone on without this process: " + member.end);
+  return failure;
 }
 
 }  // namespace
@@ -84,6 +94,9 @@ void Coordinator::register_task(const coordination::RegisterRequest& request, Ca
   Member& member = members_[request.process_id()];
   if (failure_)
     return answer(problem_of(Problem::REFUSED, fmt::format("the gang has already failed: {}", failure_->message())));
+  if (member.state == Task::FAILED)
+    return answer(problem_of(Problem::REFUSED, fmt::format("the gang has gone on without {}: {}",
+                                                           members_.name(request.process_id()), member.end)));
   if (member.state == Task::LEAVING || member.state == Task::LEFT)
     return answer(problem_of(Problem::LEFT, "the gang before is ending"));
   if (member.state == Task::CONNECTED) {
@@ -226,6 +239,8 @@ Problem Coordinator::admit(const coordination::Caller& caller) const {
                       "this process is not part of the coordinator's gang: one of the two was "
                       "started again");
   if (failure_) return failure_problem_;
+  if (const Member& member = members_[caller.process_id()]; member.state == Task::FAILED)
+    return problem_of(Problem::FAILED, member.end, {caller.process_id()});
   return {};
 }
 
@@ -238,7 +253,10 @@ void Coordinator::heartbeat(const coordination::HeartbeatRequest& request, coord
   Member& member = members_[request.caller().process_id()];
   member.heard = now;
   member.phase = request.phase();
-  if (failure_) *response->mutable_failure() = *failure_;
+  if (failure_)
+    *response->mutable_failure() = *failure_;
+  else if (member.state == Task::FAILED)
+    *response->mutable_failure() = gone_on(member, request.caller().process_id());
 }
 
 void Coordinator::listen(const coordination::ListenRequest& request, Listener* listener, Time now, Outbox& out) {
@@ -261,8 +279,8 @@ void Coordinator::listen(const coordination::ListenRequest& request, Listener* l
   member.heard = now;
   event.mutable_welcome();
   listener->send(event, out);
-  if (failure_) {
-    *event.mutable_failure() = *failure_;
+  if (failure_ || member.state == Task::FAILED) {
+    *event.mutable_failure() = failure_ ? *failure_ : gone_on(member, process);
     listener->send(event, out);
   }
 }
@@ -297,8 +315,12 @@ void Coordinator::report_error(const coordination::ReportErrorRequest& request,
     int process = request.caller().process_id();
     std::vector<int> processes(request.failure().processes().begin(), request.failure().processes().end());
     if (processes.empty()) processes.push_back(process);
-    fail(request.failure().kind(), processes,
-         fmt::format("{} failed: {}", members_.name(process), request.failure().message()), out);
+    std::string message = fmt::format("{} failed: {}", members_.name(process), request.failure().message());
+    // Of a divergence nobody can be left out: all but one may be the ones at fault.
+    if (!options_.recoverable || request.failure().kind() == Failure::DIVERGED)
+      fail(request.failure().kind(), processes, message, out);
+    else
+      lose(request.failure().kind(), {process}, message, now, out);
     changed(now, out);
   }
   late_.push_back({call, now + time_to_send_events});
@@ -319,6 +341,39 @@ void Coordinator::fail(Failure::Kind kind, const std::vector<int>& processes, co
   end_calls(failure_problem_, out);
 }
 
+void Coordinator::lose(Failure::Kind kind, const std::vector<int>& processes, const std::string& message, Time now,
+                       Outbox& out) {
+  if (failure_ || stopped_) return;
+  if (!options_.recoverable || !complete_ || std::count(processes.begin(), processes.end(), 0) > 0)
+    return fail(kind, processes, message, out);
+  Event event;
+  Failure& failure = *event.mutable_lost()->mutable_failure();
+  failure.set_kind(kind);
+  failure.set_message(message);
+  for (int p : processes) {
+    if (members_[p].state == Task::FAILED) continue;
+    failure.add_processes(p);
+    Member& member = members_[p];
+    member.state = Task::FAILED;
+    member.end = message;
+    if (member.listener == nullptr) continue;
+    Event told;
+    *told.mutable_failure() = gone_on(member, p);
+    member.listener->send(told, out);
+    member.listener->close(out);
+    member.listener = nullptr;
+  }
+  if (failure.processes().empty()) return;
+  members_.broadcast(event, out);
+  for (int p : failure.processes()) {
+    barriers_.depart(p, out);
+    agreements_.depart(p, out);
+  }
+  settle_live(out);
+  if (!shutdown_.arrived.empty()) settle_shutdown(now, out);
+  changed(now, out);
+}
+
 void Coordinator::end_calls(const Problem& problem, Outbox& out) {
   kv_.fail_all(problem, out);
   barriers_.fail_all(problem, out);
@@ -328,6 +383,11 @@ void Coordinator::end_calls(const Problem& problem, Outbox& out) {
     out.finish(call);
   }
   shutdown_.arrived.clear();
+  for (auto& [process, call] : live_.arrived) {
+    *static_cast<CallFor<LiveResponse>*>(call)->response->mutable_problem() = problem;
+    out.finish(call);
+  }
+  live_.arrived.clear();
 }
 
 bool Coordinator::preempted(int process) const {
@@ -375,8 +435,8 @@ void Coordinator::tick(Time now, Outbox& out) {
     return std::all_of(processes.begin(), processes.end(), [&](int p) { return preempted(p); }) ? Failure::PREEMPTED
                                                                                                 : otherwise;
   };
-  if (!crashed.empty()) fail(kind(crashed, Failure::CRASHED), crashed, how_crashed, out);
-  if (!silent.empty()) fail(kind(silent, Failure::UNREACHABLE), silent, how_silent, out);
+  if (!crashed.empty()) lose(kind(crashed, Failure::CRASHED), crashed, how_crashed, now, out);
+  if (!silent.empty()) lose(kind(silent, Failure::UNREACHABLE), silent, how_silent, now, out);
   if (failure_ && !(crashed.empty() && silent.empty())) changed(now, out);
   if (refusal_.code() != Problem::OK && !surplus_.empty()) settle_registration(now, out);
   kv_.expire(now, out);
@@ -387,6 +447,17 @@ void Coordinator::tick(Time now, Outbox& out) {
          fmt::format("shutdown() timed out after {:.1f} s; {}", in_seconds(shutdown_.asked - shutdown_.since),
                      members_.arrived_and_missing(shutdown_, now)),
          out);
+  if (!live_.arrived.empty() && members_.overdue(live_, now, out)) {
+    Problem problem = problem_of(Problem::DEADLINE,
+                                 fmt::format("timed out after {:.1f} s; {}", in_seconds(live_.asked - live_.since),
+                                             members_.arrived_and_missing(live_, now)),
+                                 live_.missing());
+    for (auto& [process, call] : live_.arrived) {
+      *static_cast<CallFor<LiveResponse>*>(call)->response->mutable_problem() = problem;
+      out.finish(call);
+    }
+    live_.arrived.clear();
+  }
   std::erase_if(late_, [&](const Late& late) {
     if (now < late.at) return false;
     out.finish(late.call);
@@ -397,8 +468,50 @@ void Coordinator::tick(Time now, Outbox& out) {
 Time Coordinator::next_deadline() const {
   Time next = std::min({kv_.next_deadline(), barriers_.next_deadline(), agreements_.next_deadline()});
   if (!shutdown_.arrived.empty()) next = std::min(next, shutdown_.deadline);
+  if (!live_.arrived.empty()) next = std::min(next, live_.deadline);
   for (auto& late : late_) next = std::min(next, late.at);
   return next;
+}
+
+// --- who is still there
+
+void Coordinator::live(const coordination::LiveRequest& request, CallFor<LiveResponse>* call, Time now, Outbox& out) {
+  if (live_.arrived.empty()) live_ = {.since = now, .deadline = Time::max()};
+  live_.deadline = std::min(live_.deadline, now + milliseconds(request.timeout_ms()));
+  call->what = "the others to call live_processes()";
+  Call*& place = live_.arrived[call->process];
+  if (place != nullptr) {
+    *static_cast<CallFor<LiveResponse>*>(place)->response->mutable_problem() =
+        problem_of(Problem::CANCELLED, "called again by the same process");
+    out.finish(place);
+  }
+  place = call;
+  settle_live(out);
+}
+
+void Coordinator::settle_live(Outbox& out) {
+  live_.participants.clear();
+  for (int p = 0; p < members_.count(); ++p)
+    if (members_[p].state == Task::CONNECTED) live_.participants.push_back(p);
+  for (auto it = live_.arrived.begin(); it != live_.arrived.end();) {  // of those who have gone meanwhile
+    if (members_[it->first].state == Task::CONNECTED) {
+      ++it;
+      continue;
+    }
+    *static_cast<CallFor<LiveResponse>*>(it->second)->response->mutable_problem() =
+        problem_of(Problem::LEFT, "this process has left the gang");
+    out.finish(it->second);
+    it = live_.arrived.erase(it);
+  }
+  if (live_.arrived.empty() || !live_.complete()) return;
+  ++live_rounds_;
+  for (auto& [process, call] : live_.arrived) {
+    auto* response = static_cast<CallFor<LiveResponse>*>(call)->response;
+    response->set_round(live_rounds_);
+    for (int p : live_.participants) response->add_processes(p);
+    out.finish(call);
+  }
+  live_.arrived.clear();
 }
 
 // --- the end
@@ -425,8 +538,14 @@ void Coordinator::shut_down(const coordination::ShutdownRequest& request, CallFo
     members_.broadcast(event, out, call->process);
     barriers_.depart(call->process, out);
     agreements_.depart(call->process, out);
+    settle_live(out);
     changed(now, out);
   }
+  settle_shutdown(now, out);
+}
+
+void Coordinator::settle_shutdown(Time now, Outbox& out) {
+  std::erase_if(shutdown_.participants, [&](int p) { return members_[p].state == Task::FAILED; });
   if (!shutdown_.complete()) return;
   for (auto& [process, waiting] : shutdown_.arrived) {
     members_[process].state = Task::LEFT;
@@ -442,7 +561,7 @@ void Coordinator::shut_down(const coordination::ShutdownRequest& request, CallFo
 
 bool Coordinator::everybody_left() const {
   for (int p = 0; p < members_.count(); ++p)
-    if (members_[p].state != Task::LEFT) return false;
+    if (members_[p].state != Task::LEFT && members_[p].state != Task::FAILED) return false;
   return true;
 }
 
@@ -487,7 +606,8 @@ void Coordinator::forget(Call* call) {
   for (int p = 0; p < members_.count(); ++p)
     if (members_[p].registration == call) reset(p);
   std::erase(surplus_, call);
-  std::erase_if(shutdown_.arrived, [&](auto& entry) { return entry.second == call; });
+  for (Rendezvous* r : {&shutdown_, &live_})
+    std::erase_if(r->arrived, [&](auto& entry) { return entry.second == call; });
   std::erase(watchers_, call);
   std::erase_if(late_, [&](auto& late) { return late.call == call; });
 }

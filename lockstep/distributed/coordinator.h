@@ -2,7 +2,8 @@
 // through the outbox. No threads, no gRPC, no lock: service.cc adds those.
 //
 // The gang fails once: the first failure is told to every process, ends every open call and stays the answer to all
-// that is asked later.
+// that is asked later. A recoverable gang goes on without processes that die, except process 0: the others are told,
+// what waits for the dead ends, and the dead, should they come back, hear that the gang has gone on.
 #pragma once
 
 #include <optional>
@@ -20,6 +21,7 @@ struct CoordinatorOptions {
   int num_processes;
   std::uint64_t incarnation;
   std::chrono::milliseconds heartbeat_timeout;
+  bool recoverable = false;
 };
 
 class Coordinator {
@@ -36,6 +38,8 @@ class Coordinator {
   void listener_gone(int process, Listener* listener, Time now);
   void report_error(const coordination::ReportErrorRequest& request, CallFor<coordination::ReportErrorResponse>* call,
                     Time now, Outbox& out);
+  // Held until all who are in the gang and not leaving have called it.
+  void live(const coordination::LiveRequest& request, CallFor<coordination::LiveResponse>* call, Time now, Outbox& out);
   void shut_down(const coordination::ShutdownRequest& request, CallFor<coordination::ShutdownResponse>* call, Time now,
                  Outbox& out);
   void watch_tasks(const coordination::WatchTasksRequest& request, CallFor<coordination::WatchTasksResponse>* call,
@@ -65,6 +69,11 @@ class Coordinator {
   void accept(Member& member, Time now, Outbox& out);
   void fail(coordination::Failure::Kind kind, const std::vector<int>& processes, const std::string& message,
             Outbox& out);
+  // The gang fails, or goes on without them.
+  void lose(coordination::Failure::Kind kind, const std::vector<int>& processes, const std::string& message, Time now,
+            Outbox& out);
+  void settle_live(Outbox& out);
+  void settle_shutdown(Time now, Outbox& out);
   void end_calls(const coordination::Problem& problem, Outbox& out);
   bool preempted(int process) const;
   bool is_caller(const coordination::Caller& caller) const;
@@ -76,7 +85,8 @@ class Coordinator {
   KeyValueStore kv_;
   Barriers barriers_{members_};
   Agreements agreements_{members_};
-  Rendezvous shutdown_;
+  Rendezvous shutdown_, live_;
+  std::int64_t live_rounds_ = 0;
 
   bool complete_ = false;                                          // all have registered
   std::string roster_;                                             // serialised, once complete

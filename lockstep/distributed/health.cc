@@ -66,8 +66,9 @@ struct Health {
   std::condition_variable changed;
   HealthPolicy policy{.exit_on_failure = false};
   std::optional<Failure> failure;
+  std::vector<Failure> losses;
   std::uint64_t generation = 0;  // of gangs; a failure ends the process only while its gang lasts
-  Callbacks<const Failure&> on_failure;
+  Callbacks<const Failure&> on_failure, on_loss;
   Callbacks<int> on_departure;
   Callbacks<> on_leaving;
 };
@@ -117,6 +118,22 @@ void fail(Failure failure) {
   std::thread(handle_failure, *h.failure, h.policy, h.generation, h.on_failure.next()).detach();
 }
 
+void lose(const Failure& failure) {
+  Health& h = state();
+  {
+    std::lock_guard lock(h.mutex);
+    if (h.failure) return;
+    h.losses.push_back(failure);
+  }
+  log::error("{} ({})\n  The gang goes on without.", failure.message, to_string(failure.kind));
+  h.on_loss.call(h.on_loss.next(), failure);
+}
+
+std::vector<Failure> losses() {
+  std::lock_guard lock(state().mutex);
+  return state().losses;
+}
+
 Subscription::Subscription(std::function<void()> end) : end_(std::move(end)) {}
 Subscription::~Subscription() {
   if (end_) end_();
@@ -138,6 +155,11 @@ Subscription on_failure(std::function<void(const Failure&)> callback) {
   return subscription;
 }
 
+Subscription on_loss(std::function<void(const Failure&)> callback) {
+  int id = state().on_loss.add(std::move(callback));
+  return Subscription([id] { state().on_loss.remove(id); });
+}
+
 Subscription on_departure(std::function<void(int)> callback) {
   int id = state().on_departure.add(std::move(callback));
   return Subscription([id] { state().on_departure.remove(id); });
@@ -153,6 +175,7 @@ void begin_health(const HealthPolicy& policy) {
   std::lock_guard lock(h.mutex);
   h.policy = policy;
   h.failure.reset();
+  h.losses.clear();
   ++h.generation;
 }
 

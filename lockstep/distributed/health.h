@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/distributed/failure.h"
 
@@ -24,6 +25,10 @@ std::optional<Failure> health_within(std::chrono::milliseconds time);
 void throw_if_failed(const std::string& operation);
 // The first failure counts, later ones are dropped. Returns at once.
 void fail(Failure failure);
+// Processes have died and the gang goes on without them (InitializeOptions::recoverable). Logged, told to subscribers;
+// waiting calls that need them end.
+void lose(const Failure& failure);
+std::vector<Failure> losses();  // so far
 
 // Ends the subscription when it goes, waiting for a call in progress (except on the thread that makes it).
 class [[nodiscard]] Subscription {
@@ -42,6 +47,7 @@ Subscription on_failure(std::function<void(const Failure&)> callback);
 // This process leaves in good order (shutdown() has been called, main has returned): called before the others are told,
 // on the leaving thread, which waits for it.
 Subscription on_leaving(std::function<void()> callback);
+Subscription on_loss(std::function<void(const Failure&)> callback);
 // A process has called shutdown() or returned from main: nothing that needs it can complete any more.
 Subscription on_departure(std::function<void(int process)> callback);
 

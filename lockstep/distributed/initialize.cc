@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "lockstep/distributed/client.h"
@@ -32,8 +33,10 @@ struct Channel {
 
 struct Gang {
   std::mutex mutex;
-  bool beginning = false, initialized = false, ending = false;
+  bool beginning = false, initialized = false, ending = false, left_one = false;
   InitializeOptions options;
+  bool recoverable = false;
+  Membership membership;
   Place place;
   Channel channel;
   std::terminate_handler previous_terminate = nullptr;
@@ -64,7 +67,7 @@ std::string devices_text(int devices) {
   return devices == 1 ? "1 local device" : fmt::format("{} local devices", devices);
 }
 
-Channel join(const Place& place, const InitializeOptions& given) {
+Channel join(const Place& place, const InitializeOptions& given, bool recoverable) {
   std::string token = token_of(given);
   ClientOptions options{.address = place.address,
                         .process_id = place.id,
@@ -73,13 +76,15 @@ Channel join(const Place& place, const InitializeOptions& given) {
                         .initialization_timeout = given.initialization_timeout,
                         .heartbeat_timeout = given.heartbeat_timeout,
                         .on_failure = [](const Failure& failure) { fail(failure); },
-                        .on_leaving = [](int process) { announce_departure(process); }};
+                        .on_leaving = [](int process) { announce_departure(process); },
+                        .on_lost = [](const Failure& failure) { lose(failure); }};
   if (hooks.local_device_count != nullptr)
     options.identity.local_devices = hooks.local_device_count(place.local_device_ids);
   if (hooks.plugin != nullptr) options.identity.plugin = hooks.plugin();
   options.identity.settings = config::program_settings();
   if (hooks.settings != nullptr)
     for (auto& [name, value] : hooks.settings()) options.identity.settings[name] = value;
+  options.identity.settings["jax_enable_recoverability"] = recoverable ? "true" : "false";
   if (log::enabled(log::Level::warning))
     log::write(log::Level::info,
                fmt::format("process {} of {}, coordinator {} ({}), {}", place.id, place.count, place.address,
@@ -89,6 +94,7 @@ Channel join(const Place& place, const InitializeOptions& given) {
     channel.service = std::make_unique<Service>(ServiceOptions{.bind_address = place.bind_address,
                                                                .num_processes = place.count,
                                                                .heartbeat_timeout = given.heartbeat_timeout,
+                                                               .recoverable = recoverable,
                                                                .token = token});
   channel.client = std::make_unique<Client>(std::move(options));
   try {
@@ -254,24 +260,30 @@ void initialize(InitializeOptions options, std::source_location where) {
     if (g.initialized || g.beginning)
       throw_error(ErrorCode::distributed, "initialize",
                   "it has been called before; call it once, at the start of the program (shutdown() allows another)");
-    if (hooks.backend_created != nullptr && hooks.backend_created())
+    if (hooks.backend_created != nullptr && hooks.backend_created() && !g.left_one)
       throw_error(ErrorCode::distributed, "initialize",
                   "it has to be called before anything that makes a backend: before the first array, computation or "
                   "question about devices");
     g.beginning = true;
   }
   try {
+    // What was made since the last gang was left counts to it.
+    if (hooks.backend_created != nullptr && hooks.backend_created()) hooks.left();
     Place place = find_place(options, [](const char* name) -> const char* { return std::getenv(name); });
     begin_health({.exit_on_failure = options.exit_on_failure, .grace = options.failure_grace});
     Channel channel;
+    bool recoverable = options.recoverable.value_or(config::enable_recoverability());
     if (place.count > 1) {
       log::set_rank(place.id);
-      channel = join(place, options);
+      channel = join(place, options, recoverable);
     }
     std::lock_guard lock(g.mutex);
     index = place.id;
     count = place.count;
     g.options = std::move(options);
+    g.recoverable = recoverable;
+    g.membership = {0, std::vector<int>(static_cast<std::size_t>(place.count))};
+    std::iota(g.membership.processes.begin(), g.membership.processes.end(), 0);
     g.place = std::move(place);
     g.channel = std::move(channel);
     g.beginning = false;
@@ -289,12 +301,23 @@ void initialize(InitializeOptions options, std::source_location where) {
 
 void shutdown(std::source_location where) {
   LocationScope scope(where);
-  leave(gang());
+  if (!is_initialized()) return;
+  Gang& g = gang();
+  leave(g);
+  {
+    std::lock_guard lock(g.mutex);
+    g.left_one = true;
+  }
+  if (hooks.left != nullptr) hooks.left();
 }
 
 bool is_initialized() {
   std::lock_guard lock(gang().mutex);
   return gang().initialized;
+}
+bool is_recoverable() {
+  std::lock_guard lock(gang().mutex);
+  return gang().initialized && gang().recoverable;
 }
 int process_index() { return index.load(std::memory_order_relaxed); }
 int process_count() { return count.load(std::memory_order_relaxed); }
@@ -317,6 +340,20 @@ void barrier(const std::string& name, std::chrono::milliseconds timeout, const s
              std::source_location where) {
   LocationScope scope(where);
   client().barrier(name, timeout, processes);
+}
+
+std::vector<int> live_processes(std::chrono::milliseconds timeout, std::source_location where) {
+  LocationScope scope(where);
+  Membership now = client().live(timeout);
+  std::lock_guard lock(gang().mutex);
+  gang().membership = now;
+  return now.processes;
+}
+
+Membership membership() {
+  std::lock_guard lock(gang().mutex);
+  if (!gang().initialized) return {0, {0}};
+  return gang().membership;
 }
 
 void KeyValueStore::set(const std::string& key, const std::string& value, bool overwrite) const {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "lockstep/distributed/failure.h"
+#include "lockstep/distributed/membership.h"
 
 namespace lockstep::distributed {
 
@@ -40,6 +41,10 @@ struct InitializeOptions {
   // Whether a failure of the gang ends this process, and how long after it was noticed (health.h).
   bool exit_on_failure = true;
   std::chrono::milliseconds failure_grace = std::chrono::seconds(2);
+  // Whether the gang goes on without processes that die (process 0 excepted, which runs the coordinator): what is under
+  // way with them ends with Error(peer), which the program has to catch; live_processes() says who is left, and meshes
+  // of their devices work. By default JAX_ENABLE_RECOVERABILITY, as jax_enable_recoverability. Equal on all processes.
+  std::optional<bool> recoverable;
   // Whether the end of this process is watched: shutdown() at exit(0) or the return from main, a report to the others
   // at any other exit status and at an uncaught exception. Off for a library inside a larger program.
   bool watch_exit = true;
@@ -56,10 +61,13 @@ struct InitializeOptions {
 // all processes have come (with who has and who has not).
 void initialize(InitializeOptions options = {}, std::source_location where = std::source_location::current());
 // Waits until every process has called it (or has returned from main), then leaves. After a failure of the gang it
-// leaves at once. Does nothing if not initialized. A new initialize() may follow.
+// leaves at once. Does nothing if not initialized. A new initialize() may follow, with another coordinator, number of
+// processes or id: arrays on local devices live on; meshes, and arrays and programs over them, belong to the gang that
+// was left (the shards of such arrays can still be read).
 void shutdown(std::source_location where = std::source_location::current());
 
 bool is_initialized();
+bool is_recoverable();                       // the gang goes on without processes that die
 int process_index();                         // 0 if alone or not initialized
 int process_count();                         // 1 if alone or not initialized
 const std::vector<int>& local_device_ids();  // empty: all
@@ -70,6 +78,14 @@ Client& client();
 // what it is doing; Error(peer) who has died or left.
 void barrier(const std::string& name, std::chrono::milliseconds timeout, const std::vector<int>& processes = {},
              std::source_location where = std::source_location::current());
+
+// The processes that are still there, sorted: of a recoverable gang after some have died. Waits until every one of them
+// has called it, and gives all of them the same answer. Error(timeout) names who has not come.
+std::vector<int> live_processes(std::chrono::milliseconds timeout = std::chrono::seconds(300),
+                                std::source_location where = std::source_location::current());
+
+// All processes, or those that live_processes() has named last: who takes part in multihost_utils.
+Membership membership();
 
 // The gang's key-value store. Keys are paths, values any bytes; the library's own keys begin with "lockstep/".
 class KeyValueStore {
@@ -95,6 +111,7 @@ struct RuntimeHooks {
   std::string (*plugin)() = nullptr;                           // name and version; has to be equal everywhere
   std::map<std::string, std::string> (*settings)() = nullptr;  // those that change programs; have to be equal
   std::vector<std::string> (*outstanding)() = nullptr;         // what this process's programs wait for, a line each
+  void (*left)() = nullptr;                                    // shutdown() is through: the next gang may begin
 };
 void set_runtime_hooks(const RuntimeHooks& hooks);
 std::vector<std::string> outstanding_work();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "lockstep/distributed/identity.h"
 
@@ -29,8 +28,9 @@ std::vector<int> Rendezvous::missing() const {
 
 bool Members::participants(const google::protobuf::RepeatedField<int>& given, std::vector<int>& result) const {
   if (given.empty()) {
-    result.resize(count());
-    std::iota(result.begin(), result.end(), 0);
+    result.clear();
+    for (int p = 0; p < count(); ++p)
+      if (members_[p].state != Task::FAILED) result.push_back(p);
     return true;
   }
   result.assign(given.begin(), given.end());
@@ -51,6 +51,7 @@ std::string Members::describe(int process, Time now) const {
   std::string text = name(process);
   if (m.state == Task::LEAVING) return text + ": has called shutdown()";
   if (m.state == Task::LEFT) return text + ": has left";
+  if (m.state == Task::FAILED) return text + ": is gone";
   double since_heard = seconds(now - m.heard);
   text += fmt::format(": in '{}' for {:.1f} s, heard {:.1f} s ago", m.phase.text(),
                       m.phase.age_ms() / 1e3 + since_heard, since_heard);
@@ -96,11 +97,14 @@ bool Members::overdue(Rendezvous& rendezvous, Time now, Outbox& out) {
 Problem Members::departed(const std::vector<int>& processes) const {
   Problem problem;
   for (int p : processes) {
-    if (members_[p].state != Task::LEAVING && members_[p].state != Task::LEFT) continue;
+    const Member& member = members_[p];
+    if (member.state != Task::LEAVING && member.state != Task::LEFT && member.state != Task::FAILED) continue;
     problem.set_code(Problem::LEFT);
     problem.add_processes(p);
     if (problem.message().empty())
-      problem.set_message(name(p) + " has called shutdown() and takes part in nothing more");
+      problem.set_message(member.state == Task::FAILED
+                              ? member.end
+                              : name(p) + " has called shutdown() and takes part in nothing more");
   }
   return problem;
 }

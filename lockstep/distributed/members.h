@@ -27,6 +27,7 @@ struct Member {
   coordination::Phase phase;
   Time heard;                  // the last heartbeat; the phase is as of then
   Time lost_at = Time::max();  // when it counts as dead unless it listens again before
+  std::string end;             // how it ended, if it has FAILED
   Listener* listener = nullptr;
   CallFor<coordination::RegisterResponse>* registration = nullptr;
 };
@@ -49,7 +50,7 @@ class Members {
   int count() const { return static_cast<int>(members_.size()); }
   Member& operator[](int process) { return members_[process]; }
   const Member& operator[](int process) const { return members_[process]; }
-  // All processes, or the given ones sorted without repetition; false if one is out of range.
+  // All processes but those that have died, or the given ones sorted without repetition; false if one is out of range.
   bool participants(const google::protobuf::RepeatedField<int>& given, std::vector<int>& result) const;
 
   // "process 3 (hostb, pid 77)"
@@ -65,7 +66,7 @@ class Members {
   // Whether the rendezvous has failed for want of time. When the deadline passes, the missing processes are first
   // asked what they are doing, so that the message can say it; that takes a second at most, less if all answer.
   bool overdue(Rendezvous& rendezvous, Time now, Outbox& out);
-  // LEFT if one of the processes has left.
+  // LEFT if one of the processes has left or died.
   coordination::Problem departed(const std::vector<int>& processes) const;
 
  private:

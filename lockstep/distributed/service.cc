@@ -54,7 +54,8 @@ class Service::Impl final : public CoordinationService::CallbackService {
       : token_(options.token),
         coordinator_({.num_processes = options.num_processes,
                       .incarnation = random_number(),
-                      .heartbeat_timeout = options.heartbeat_timeout},
+                      .heartbeat_timeout = options.heartbeat_timeout,
+                      .recoverable = options.recoverable},
                      Clock::now()) {
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     Address address = parse_address(options.bind_address, "initialize");
@@ -126,6 +127,11 @@ class Service::Impl final : public CoordinationService::CallbackService {
     return hold<WatchTasksResponse>(context, response, -1, [&](auto* call, Time now, Outbox& out) {
       coordinator_.watch_tasks(*request, call, now, out);
     });
+  }
+  grpc::ServerUnaryReactor* Live(grpc::CallbackServerContext* context, const LiveRequest* request,
+                                 LiveResponse* response) override {
+    return member(context, request, response,
+                  [&](auto* call, Time now, Outbox& out) { coordinator_.live(*request, call, now, out); });
   }
   grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context, const ShutdownRequest* request,
                                      ShutdownResponse* response) override {

@@ -11,7 +11,8 @@ struct ServiceOptions {
   std::string bind_address;  // HOST:PORT; port 0 takes any
   int num_processes = 1;
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(100);
-  std::string token;  // if set, every call has to carry it
+  bool recoverable = false;  // goes on without processes that die, except process 0
+  std::string token;         // if set, every call has to carry it
 };
 
 // Thread-safe. Blocked calls hold no thread. Throws Error(distributed) if it can't listen.

@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
+#include <algorithm>
 #include <functional>
+#include <mutex>
 #include <string_view>
 
 #include "lockstep/api/device_put.h"
 #include "lockstep/api/jit.h"
 #include "lockstep/distributed/agreement.h"
+#include "lockstep/distributed/client.h"
 #include "lockstep/distributed/initialize.h"
 #include "lockstep/distributed/preemption.h"
 #include "lockstep/numpy/creation.h"
@@ -18,32 +20,52 @@
 #include "lockstep/ops/reductions.h"
 #include "lockstep/runtime/gang.h"
 #include "lockstep/runtime/transfer.h"
+#include "lockstep/support/config.h"
 
 namespace lockstep::multihost_utils {
 namespace {
 
 constexpr std::int64_t elements_shown = 8;
 
-// One device of each process.
+// One device of each process that takes part.
 Mesh process_mesh() {
+  std::vector<int> members = distributed::membership().processes;
   std::vector<Device> first;
   for (const Device& d : devices())
-    if (first.empty() || first.back().process_index != d.process_index) first.push_back(d);
-  return make_mesh({{"processes", process_count()}}, first);
+    if (std::binary_search(members.begin(), members.end(), d.process_index) &&
+        (first.empty() || first.back().process_index != d.process_index))
+      first.push_back(d);
+  return make_mesh({{"processes", -1}}, first);
 }
+
+bool alone() { return distributed::membership().processes.size() == 1; }
 
 Array whole_here(const Array& replicated) { return replicated.addressable_shards().front().data; }
 
-// The n-th use of this room's agreements: the same number on every process.
-std::string next_key(const std::string& what) {
-  static std::atomic<std::uint64_t> uses{0};
-  return fmt::format("{} {}", what, uses++);
+// The n-th use of this room's agreements among the same processes: the same number on all of them.
+std::string next_key(const std::string& what, std::int64_t round) {
+  struct Uses {
+    std::mutex mutex;
+    std::pair<std::uint32_t, std::int64_t> among;
+    std::uint64_t count = 0;
+  };
+  static auto* uses = new Uses;
+  std::lock_guard lock(uses->mutex);
+  if (std::pair now(config::gang(), round); uses->among != now) {
+    uses->among = now;
+    uses->count = 0;
+  }
+  return fmt::format("{} {}.{}", what, round, uses->count++);
 }
 
 void agree(const std::string& operation, const std::string& fingerprint, const std::function<std::string()>& text) {
-  if (process_count() == 1) return;
-  distributed::Proposal proposal{
-      .operation = operation, .key = next_key(operation), .fingerprint = fingerprint, .text = text};
+  distributed::Membership members = distributed::membership();
+  if (members.processes.size() == 1) return;
+  distributed::Proposal proposal{.operation = operation,
+                                 .key = next_key(operation, members.round),
+                                 .fingerprint = fingerprint,
+                                 .text = text,
+                                 .participants = members.processes};
   distributed::agree(distributed::client(), proposal, runtime::collective_timeout());
 }
 
@@ -81,7 +103,7 @@ Arrays broadcast(const Arrays& leaves, std::optional<bool> is_source) {
       throw_error(ErrorCode::sharding, "broadcast_one_to_all",
                   "{} spans processes; what is broadcast has to be wholly on each of them", a.aval()->text);
   }
-  if (process_count() == 1) return here;
+  if (alone()) return here;
   bool source = is_source.value_or(process_index() == 0);
   Mesh mesh = process_mesh();
   ShardingLike split(mesh, P("processes")), whole(mesh, P());
@@ -111,7 +133,7 @@ Arrays allgather(const Arrays& leaves, bool tiled) {
       continue;
     }
     if (!tiled || a.ndim() == 0) a = numpy::expand_dims(a, 0);
-    if (process_count() > 1) {
+    if (!alone()) {
       Mesh mesh = process_mesh();
       Array global = make_array_from_process_local_data({mesh, P("processes")}, a);
       a = whole_here(device_put(global, ShardingLike(mesh, P())));

@@ -175,7 +175,7 @@ ValueRef put_process_local(AvalP global, const Sharding& target, const HostBox& 
 ValueRef shard_view(ConcreteArray& array, std::size_t shard) {
   const Sharding& s = sharding_of(array);
   const Placement::Shard& at = Placement::of(s).local()[shard];
-  const Sharding& device = single_device_sharding(s.device_ids()[static_cast<std::size_t>(at.partition)]);
+  const Sharding& device = single_device_sharding(backend().local_devices()[static_cast<std::size_t>(at.device)].id);
   AvalP aval = with_shape(array.aval(), s.shard_shape(array.aval()->shape));
   return view(array, aval, device, shard, 1);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <string_view>
 
 #include "lockstep/distributed/client.h"
@@ -19,6 +21,7 @@ namespace {
 
 std::mutex creation;
 std::atomic<Backend*> created = nullptr;
+Backend* before = nullptr;  // of the gang that this process was in before
 
 // The first place that works; `reasons` gets a line for each that does not.
 std::unique_ptr<pjrt::Client> try_platform(const PlatformChoice& choice, std::string& reasons) {
@@ -44,6 +47,11 @@ struct InstallHooks {
     };
     hooks.plugin = plugin_identity;
     hooks.outstanding = outstanding_collectives;
+    hooks.left = [] {
+      end_gang();
+      end_backend();
+      config::next_gang();
+    };
     hooks.settings = [] {
       std::map<std::string, std::string> out{{"jax_enable_x64", config::enable_x64() ? "true" : "false"}};
       if (const char* route = std::getenv("LOCKSTEP_PARTITION_ROUTE")) out["LOCKSTEP_PARTITION_ROUTE"] = route;
@@ -61,13 +69,20 @@ struct InstallHooks {
 
 int planned_local_device_count() {
   if (Backend* b = created.load(std::memory_order_acquire)) return static_cast<int>(b->local_devices().size());
+  {
+    std::lock_guard lock(creation);
+    if (before != nullptr) return static_cast<int>(before->local_devices().size());
+  }
   return platform_choices().front().platform == "cpu" ? cpu_device_count() : 0;
 }
 
-Backend::Backend() {
+Backend::Backend(const Backend* before) {
   process_index_ = distributed::process_index();
   process_count_ = distributed::process_count();
-  make_client();
+  if (before != nullptr && before->is_cpu_)
+    client_ = before->client_;
+  else
+    make_client();
   host_readable_ = platform() == "cpu";
   if (!is_cpu_) {  // the plugin knows the others' devices, and numbers all of them
     for (const pjrt::Device* d : client_->devices())
@@ -79,6 +94,7 @@ Backend::Backend() {
     for (const pjrt::Device* d : client_->addressable_devices())
       for (const Device& known : devices_)
         if (known.id == d->id()) local_.push_back(known);
+    default_sharding_ = &single_device_sharding(local_.front().id);
     return;
   }
   for (const pjrt::Device* d : client_->addressable_devices())
@@ -87,6 +103,7 @@ Backend::Backend() {
                       .local_hardware_id = d->local_hardware_id(),
                       .platform = platform(),
                       .kind = d->kind()});
+  default_sharding_ = &single_device_sharding(local_.front().id);
   if (process_count_ == 1) {
     devices_ = local_;
     return;
@@ -147,8 +164,10 @@ const Device& Backend::device(int device_id) const {
 
 pjrt::Client& Backend::partitioner(int partitions) {
   LS_CHECK(is_cpu_, "only CPU programs are partitioned by lockstep");
-  std::lock_guard lock(mutex_);
-  auto& client = partitioners_[partitions];
+  static auto* mutex = new std::mutex;
+  static auto* partitioners = new std::map<int, std::unique_ptr<pjrt::Client>>;
+  std::lock_guard lock(*mutex);
+  auto& client = (*partitioners)[partitions];
   if (!client) client = pjrt::Client::create(client_->plugin(), {.cpu_device_count = partitions});
   return *client;
 }
@@ -157,9 +176,14 @@ Backend& backend() {
   if (Backend* b = created.load(std::memory_order_acquire)) return *b;
   std::lock_guard lock(creation);
   if (Backend* b = created.load(std::memory_order_acquire)) return *b;
-  Backend* b = new Backend;
+  Backend* b = new Backend(before);
   created.store(b, std::memory_order_release);
   return *b;
+}
+
+void end_backend() {
+  std::lock_guard lock(creation);
+  if (Backend* b = created.exchange(nullptr)) before = b;
 }
 bool is_backend_created() { return created.load(std::memory_order_acquire) != nullptr; }
 

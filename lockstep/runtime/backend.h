@@ -1,16 +1,16 @@
 // The PJRT clients behind the devices of this process and its gang. Made on first use, then immortal: static arrays may
-// outlive main.
+// outlive main. When the process has left its gang the next use makes another, with the same clients where they do not
+// know of the gang (CPU): arrays on local devices live on.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "lockstep/pjrt/client.h"
 #include "lockstep/runtime/devices.h"
+#include "lockstep/sharding/sharding.h"
 
 namespace lockstep::runtime {
 
@@ -30,6 +30,7 @@ class Backend {
   int plugin_id(int device_id) const;
   const pjrt::Device& local_device(int local_index) const { return *client_->addressable_devices()[local_index]; }
   const pjrt::Device& default_device() const { return local_device(0); }
+  const Sharding& default_sharding() const { return *default_sharding_; }
   // Buffers' addresses can be read by this process.
   bool host_readable() const { return host_readable_; }
 
@@ -42,15 +43,14 @@ class Backend {
 
  private:
   friend Backend& backend();
-  Backend();
+  explicit Backend(const Backend* before);
   void make_client();
 
-  std::unique_ptr<pjrt::Client> client_;
+  std::shared_ptr<pjrt::Client> client_;
   std::vector<Device> devices_, local_;
   int process_index_ = 0, process_count_ = 1;
   bool host_readable_ = false, is_cpu_ = true;
-  std::mutex mutex_;
-  std::map<int, std::unique_ptr<pjrt::Client>> partitioners_;
+  const Sharding* default_sharding_;
 };
 
 // On the platform that platforms.h chooses. Error(plugin) if a named platform cannot be had, with the reason of each
@@ -60,6 +60,8 @@ class Backend {
 // JAX_NUM_CPU_DEVICES is the number of local CPU devices (default 1). A failed call may be repeated.
 Backend& backend();
 bool is_backend_created();
+// The process has left its gang: the next call of backend() makes one for the next.
+void end_backend();
 
 // How many local devices the backend has or will have, without making it; 0 if only the plugin can tell.
 int planned_local_device_count();

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "lockstep/distributed/phase.h"
 #include "lockstep/runtime/backend.h"
 #include "lockstep/runtime/collective_handler.h"
+#include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 
 namespace lockstep::runtime {
@@ -56,18 +58,21 @@ namespace {
 struct State {
   std::mutex mutex;
   std::unique_ptr<collectives::Engine> engine;
-  std::atomic<collectives::Engine*> ready = nullptr;               // the same, for who may not wait while it connects
-  std::map<std::vector<int>, MeshChannel::Agreements> agreements;  // by processes
-  std::map<std::uint32_t, std::unique_ptr<MeshChannel>> channels;
-  distributed::Subscription failure, leaving;
+  std::atomic<collectives::Engine*> ready = nullptr;  // the same, for who may not wait while it connects
+  std::map<std::vector<int>, std::shared_ptr<MeshChannel::Agreements>> agreements;  // by processes
+  std::map<std::uint32_t, std::unique_ptr<MeshChannel>> channels;  // by mesh; of all gangs, because programs hold them
+  std::vector<std::unique_ptr<collectives::Engine>> ended;         // of gangs that were left, closed
+  distributed::Subscription failure, loss, leaving;
 };
 State& state() {
   static auto* s = new State;
   return *s;
 }
 
-// A deadline has passed: the gang fails, lest some go on with what another has given up.
+// A deadline has passed: the gang fails, lest some go on with what another has given up; but not one that goes on
+// without processes, whose programs catch what ends so.
 void fail_as_stalled(const Error& error) {
+  if (distributed::is_recoverable()) return;
   distributed::fail({distributed::FailureKind::stalled, {}, error.what()});
   distributed::client().report_error(distributed::FailureKind::stalled, error.what());
 }
@@ -104,6 +109,7 @@ std::unique_ptr<collectives::Engine> make_engine() {
   register_collective_handlers(b.client().plugin());
   collectives::EngineOptions options;
   options.deadline = collective_timeout();
+  options.recoverable = distributed::is_recoverable();
   options.phase = [] {
     auto now = distributed::current_phase();
     return fmt::format("in {} for {:.1f} s", now.text, std::chrono::duration<double>(now.age).count());
@@ -112,9 +118,10 @@ std::unique_ptr<collectives::Engine> make_engine() {
     options.on_diverged = [](const Error& error) {
       distributed::fail({distributed::FailureKind::diverged, {}, error.message()});
     };
-    options.on_stalled = [](const Error& error) {
-      distributed::fail({distributed::FailureKind::stalled, {}, error.what()});
-    };
+    if (!options.recoverable)
+      options.on_stalled = [](const Error& error) {
+        distributed::fail({distributed::FailureKind::stalled, {}, error.what()});
+      };
   }
   std::unique_ptr<collectives::Transport> transport;
   if (b.process_count() == 1) {
@@ -142,7 +149,24 @@ void leave() {
   state().engine->leave();
 }
 
+void lose_in_engine(const distributed::Failure& failure) {
+  for (int p : failure.processes) state().engine->lose(p, distributed::to_error(failure, "collective"));
+}
+
 }  // namespace
+
+void end_gang() {
+  State& s = state();
+  std::unique_lock lock(s.mutex);
+  for (auto& [id, channel] : s.channels) channel->end();
+  s.agreements.clear();
+  if (!s.engine) return;
+  s.ready = nullptr;
+  collectives::Engine& engine = *s.ended.emplace_back(std::move(s.engine));
+  auto subscriptions = std::array{std::move(s.failure), std::move(s.loss), std::move(s.leaving)};
+  lock.unlock();
+  engine.close();
+}
 
 void drain_before_exit() { std::atexit(drain); }
 
@@ -182,12 +206,15 @@ collectives::Engine& engine() {
       s.leaving = distributed::on_leaving(leave);
       s.failure = distributed::on_failure(
           [](const distributed::Failure& f) { state().engine->fail(distributed::to_error(f, "collective")); });
+      s.loss = distributed::on_loss(lose_in_engine);
+      for (const distributed::Failure& f : distributed::losses()) lose_in_engine(f);
     }
   }
   return *s.engine;
 }
 
 MeshChannel& channel(const Mesh& mesh, bool carries) {
+  if (mesh.gang() != config::gang()) throw_gang_left("jit", to_string(mesh));
   collectives::Engine* e = carries ? &engine() : nullptr;
   State& s = state();
   std::lock_guard lock(s.mutex);
@@ -215,6 +242,7 @@ MeshChannel& channel(const Mesh& mesh, bool carries) {
       description += fmt::format("devices of process {}: {}\n", process, fmt::join(devices, ", "));
     }
     auto& agreements = s.agreements[processes];
+    if (!agreements) agreements = std::make_shared<MeshChannel::Agreements>();
     slot = std::make_unique<MeshChannel>(h, std::move(processes), std::move(description), agreements);
   }
   if (carries) {
@@ -226,6 +254,7 @@ MeshChannel& channel(const Mesh& mesh, bool carries) {
 
 void MeshChannel::launch(collectives::LaunchedProgram program, const std::function<void(std::uint64_t)>& issue) {
   std::lock_guard lock(mutex_);
+  if (ended_) throw_gang_left(*program.name, "its mesh");
   if (auto* e = engine_.load(); e != nullptr && processes_.size() > 1 && compares_)
     e->begin_launch(communicator_, std::move(program));
   issue(next_launch_++);
@@ -233,9 +262,10 @@ void MeshChannel::launch(collectives::LaunchedProgram program, const std::functi
 
 void MeshChannel::agree(const collectives::LaunchedProgram& program, const std::string& fingerprint,
                         const std::function<std::string()>& text) {
+  if (ended_) throw_gang_left(*program.name, "its mesh");
   if (processes_.size() < 2) return;
-  std::lock_guard lock(agreements_.mutex);
-  if (agreements_.agreed.contains(fingerprint)) return;
+  std::lock_guard lock(agreements_->mutex);
+  if (agreements_->agreed.contains(fingerprint)) return;
   std::uint64_t number;
   {
     std::lock_guard launches(mutex_);
@@ -245,7 +275,7 @@ void MeshChannel::agree(const collectives::LaunchedProgram& program, const std::
   if (auto* e = engine_.load(); e != nullptr && compares_) intent.emplace(*e, communicator_, program);
   distributed::Proposal p;
   p.operation = *program.name;
-  p.key = fmt::format("program {} of processes {}", agreements_.next++, distributed::process_ranges(processes_));
+  p.key = fmt::format("program {} of processes {}", agreements_->next++, distributed::process_ranges(processes_));
   p.fingerprint = fmt::format("{} {}", number, fingerprint);
   p.text = [&] { return fmt::format("{}launch {} on the mesh\n{}", description_, number, text()); };
   p.participants = processes_;
@@ -255,7 +285,7 @@ void MeshChannel::agree(const collectives::LaunchedProgram& program, const std::
     if (e.code() == ErrorCode::timeout) fail_as_stalled(e);
     throw;
   }
-  agreements_.agreed.insert(fingerprint);
+  agreements_->agreed.insert(fingerprint);
 }
 
 }  // namespace lockstep::runtime

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -19,11 +20,12 @@ class MeshChannel {
  public:
   struct Agreements;
   // `description`: the mesh's axes and devices, in lines.
-  MeshChannel(std::uint64_t communicator, std::vector<int> processes, std::string description, Agreements& agreements)
+  MeshChannel(std::uint64_t communicator, std::vector<int> processes, std::string description,
+              std::shared_ptr<Agreements> agreements)
       : communicator_(communicator),
         processes_(std::move(processes)),
         description_(std::move(description)),
-        agreements_(agreements) {}
+        agreements_(std::move(agreements)) {}
   std::uint64_t communicator() const { return communicator_; }
   std::span<const int> processes() const { return processes_; }  // that have devices in the mesh, sorted
   // Calls `issue(number)` with the next launch number, one call at a time, so that all local partitions of a launch are
@@ -39,6 +41,7 @@ class MeshChannel {
   void agree(const collectives::LaunchedProgram& program, const std::string& fingerprint,
              const std::function<std::string()>& text);
   void carry_by(collectives::Engine& engine) { engine_ = &engine; }
+  void end() { ended_ = true; }  // the gang was left: no launch any more
   bool carried() const { return engine_ != nullptr; }
   // For measurements of what the comparison of launches costs: without it, from before the first launch on.
   void do_not_compare() { compares_ = false; }
@@ -47,9 +50,10 @@ class MeshChannel {
   const std::uint64_t communicator_;
   const std::vector<int> processes_;
   const std::string description_;
-  Agreements& agreements_;
+  const std::shared_ptr<Agreements> agreements_;
   bool compares_ = true;
   std::atomic<collectives::Engine*> engine_ = nullptr;  // that carries the collectives, if there is one
+  std::atomic<bool> ended_ = false;
   std::uint64_t next_launch_ = 0;
   std::mutex mutex_;
 };
@@ -62,6 +66,9 @@ std::vector<std::string> outstanding_collectives();
 collectives::Engine& engine();
 // `carries`: the engine is to carry the collectives of programs over the mesh, not the plugin.
 MeshChannel& channel(const Mesh& mesh, bool carries = true);
+
+// The process has left its gang: connections and threads go, meshes made so far can't be used any more.
+void end_gang();
 
 // From now on the end of the process waits for the launches in flight before anything that exists now is taken down:
 // the plugin's own statics, which may be made as late as during a compile, must outlive them. To be called after each

@@ -3,10 +3,12 @@
 #include <set>
 
 #include "lockstep/runtime/backend.h"
+#include "lockstep/support/config.h"
 
 namespace lockstep {
 
 Placement::Placement(const Sharding& s) {
+  if (s.mesh() && s.mesh().gang() != config::gang()) throw_gang_left("sharding", to_string(s));
   const runtime::Backend& b = runtime::backend();
   std::set<int> processes;
   auto ids = s.device_ids();
@@ -31,13 +33,9 @@ namespace runtime {
 
 const Sharding& sharding_of(const ConcreteArray& a) {
   if (a.sharding() != nullptr) return *a.sharding();
-  static const Sharding& standard = single_device_sharding(backend().local_devices()[0].id);
-  return standard;
+  return backend().default_sharding();
 }
-const Sharding* stored_sharding(const Sharding& s) {
-  bool standard = s.kind() == Sharding::Kind::single_device && s.device_ids()[0] == backend().local_devices()[0].id;
-  return standard ? nullptr : &s;
-}
+const Sharding* stored_sharding(const Sharding& s) { return &s == &backend().default_sharding() ? nullptr : &s; }
 bool is_fully_addressable(const ConcreteArray& a) {
   return a.sharding() == nullptr || Placement::of(*a.sharding()).is_fully_addressable();
 }

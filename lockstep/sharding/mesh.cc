@@ -4,6 +4,7 @@
 #include <deque>
 #include <mutex>
 
+#include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 
 namespace lockstep {
@@ -11,7 +12,7 @@ namespace lockstep {
 struct Mesh::Data {
   std::vector<MeshAxis> axes;
   std::vector<int> device_ids;
-  std::uint32_t id;
+  std::uint32_t gang, id;
 };
 
 namespace {
@@ -47,11 +48,12 @@ Mesh::Mesh(std::vector<MeshAxis> axes, std::vector<int> device_ids, std::source_
   static auto* all = new std::deque<Data>;
   std::lock_guard lock(*mutex);
   for (const Data& d : *all)
-    if (d.axes == axes && d.device_ids == device_ids) {
+    if (d.gang == config::gang() && d.axes == axes && d.device_ids == device_ids) {
       data_ = &d;
       return;
     }
-  data_ = &all->emplace_back(Data{std::move(axes), std::move(device_ids), static_cast<std::uint32_t>(all->size() + 1)});
+  auto id = static_cast<std::uint32_t>(all->size() + 1);
+  data_ = &all->emplace_back(Data{std::move(axes), std::move(device_ids), config::gang(), id});
 }
 
 std::span<const MeshAxis> Mesh::axes() const {
@@ -65,7 +67,15 @@ std::optional<std::int64_t> Mesh::axis_size(std::string_view name) const {
     if (a.name == name) return a.size;
   return std::nullopt;
 }
+std::uint32_t Mesh::gang() const { return data_ ? data_->gang : 0; }
 std::uint32_t Mesh::id() const { return data_ ? data_->id : 0; }
+
+void throw_gang_left(const std::string& operation, const std::string& what) {
+  throw_error(ErrorCode::distributed, operation,
+              "{} belongs to a gang that this process has left (distributed::shutdown()); make a mesh of the present "
+              "devices and lay the data out on it",
+              what);
+}
 
 std::string axes_to_string(const Mesh& m) {
   std::string text;

@@ -1,4 +1,5 @@
-// A mesh: devices in a box with named axes. A small value; meshes are interned, so equality is one comparison.
+// A mesh: devices in a box with named axes. A small value; meshes are interned, so equality is one comparison. It
+// belongs to the gang in which it was made: after distributed::shutdown() no program runs over it any more.
 #pragma once
 
 #include <concepts>
@@ -35,6 +36,7 @@ class Mesh {
   std::span<const int> device_ids() const;
   std::int64_t size() const { return static_cast<std::int64_t>(device_ids().size()); }  // devices
   std::optional<std::int64_t> axis_size(std::string_view name) const;                   // none: no such axis
+  std::uint32_t gang() const;                                                           // config::gang() when made
   std::uint32_t id() const;                                                             // equal for equal meshes
 
  private:
@@ -44,6 +46,9 @@ class Mesh {
 std::string to_string(const Mesh& m);          // "Mesh('data': 4, 'model': 2, axis_types=(Auto, Auto))", as JAX's str
 std::string axes_to_string(const Mesh& m);     // "'data': 4, 'model': 2"
 std::string axis_names_string(const Mesh& m);  // "'data', 'model'"
+
+// Error(distributed): `what` is over a mesh of a gang that this process has left.
+[[noreturn]] void throw_gang_left(const std::string& operation, const std::string& what);
 
 // Makes a mesh the one that bare PartitionSpecs refer to, on this thread, until the scope ends:
 // `auto scope = set_mesh(mesh);`. Scopes end in reverse order.

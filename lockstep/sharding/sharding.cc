@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "lockstep/sharding/spec_errors.h"
+#include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 
 namespace lockstep {
@@ -25,7 +26,7 @@ class ShardingTable {
  public:
   const Sharding& single_device(int device_id) {
     std::lock_guard lock(mutex_);
-    const Sharding*& found = single_[device_id];
+    const Sharding*& found = single_[{config::gang(), device_id}];
     if (found == nullptr) {
       Sharding& s = make();
       s.device_ids_ = {device_id};
@@ -74,8 +75,8 @@ class ShardingTable {
 
   std::mutex mutex_;
   std::uint32_t count_ = 0;
-  std::map<int, const Sharding*> single_;
-  std::map<std::uint32_t, std::vector<const Sharding*>> named_;  // by mesh
+  std::map<std::pair<std::uint32_t, int>, const Sharding*> single_;  // by gang and device
+  std::map<std::uint32_t, std::vector<const Sharding*>> named_;      // by mesh
 };
 
 namespace {

@@ -35,8 +35,20 @@ thread_local std::int8_t scoped[kFlags] = {-1, -1, -1};
 
 bool get(Flag f) { return scoped[f] >= 0 ? scoped[f] != 0 : flags().value[f].load(std::memory_order_relaxed); }
 
+std::atomic<std::uint32_t> gangs_left = 0;
+
+std::atomic<bool>& recoverability() {
+  static std::atomic<bool> on = environment_bool("JAX_ENABLE_RECOVERABILITY", false);
+  return on;
+}
+
 }  // namespace
 
+std::uint32_t gang() { return gangs_left.load(std::memory_order_relaxed); }
+std::uint32_t gang_of(std::uint64_t fingerprint) { return static_cast<std::uint32_t>(fingerprint >> 8); }
+void next_gang() { gangs_left.fetch_add(1); }
+bool enable_recoverability() { return recoverability(); }
+void set_enable_recoverability(bool on) { recoverability() = on; }
 bool enable_x64() { return get(kX64); }
 bool disable_jit() { return get(kDisableJit); }
 bool enable_checks() { return get(kChecks); }
@@ -44,7 +56,8 @@ void set_enable_x64(bool on) { flags().value[kX64] = on; }
 void set_disable_jit(bool on) { flags().value[kDisableJit] = on; }
 void set_enable_checks(bool on) { flags().value[kChecks] = on; }
 std::uint64_t fingerprint() {
-  return std::uint64_t{enable_x64()} | std::uint64_t{disable_jit()} << 1 | std::uint64_t{enable_checks()} << 2;
+  return std::uint64_t{gang()} << 8 | std::uint64_t{enable_x64()} | std::uint64_t{disable_jit()} << 1 |
+         std::uint64_t{enable_checks()} << 2;
 }
 
 std::map<std::string, std::string> program_settings() {

@@ -10,14 +10,20 @@
 namespace lockstep {
 namespace config {
 
-bool enable_x64();     // JAX_ENABLE_X64: 64-bit types are kept (default false)
-bool disable_jit();    // JAX_DISABLE_JIT: jit runs its function operation by operation
-bool enable_checks();  // JAX_ENABLE_CHECKS: the jaxpr checker runs after every transformation
+bool enable_x64();             // JAX_ENABLE_X64: 64-bit types are kept (default false)
+bool disable_jit();            // JAX_DISABLE_JIT: jit runs its function operation by operation
+bool enable_checks();          // JAX_ENABLE_CHECKS: the jaxpr checker runs after every transformation
+bool enable_recoverability();  // JAX_ENABLE_RECOVERABILITY: a gang goes on without processes that die
 void set_enable_x64(bool on);
 void set_disable_jit(bool on);
 void set_enable_checks(bool on);
-// Changes whenever a setting visible on this thread does; part of every cache key.
+void set_enable_recoverability(bool on);  // before distributed::initialize()
+// Changes whenever a setting visible on this thread or the gang does; part of every cache key.
 std::uint64_t fingerprint();
+// How many gangs this process has left: meshes, shardings and compiled programs belong to one gang.
+std::uint32_t gang();
+std::uint32_t gang_of(std::uint64_t fingerprint);  // what gang() was
+void next_gang();
 
 // The settings, of the whole process, that change which programs are made and what they compute: they have to be equal
 // in all processes of a gang. By JAX's names; XLA_FLAGS without what may differ (dumps, numbers of devices), sorted.

@@ -112,7 +112,7 @@ const Sharding& Array::sharding(std::source_location where) const {
   LocationScope scope(where);
   Array a = known_value(*this, "sharding");
   auto* c = runtime::as_concrete(a.value());
-  return c ? runtime::sharding_of(*c) : single_device_sharding(runtime::backend().local_devices()[0].id);
+  return c ? runtime::sharding_of(*c) : runtime::backend().default_sharding();
 }
 
 bool Array::is_fully_addressable(std::source_location where) const {

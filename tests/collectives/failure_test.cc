@@ -62,6 +62,36 @@ class FailureTest : public ::testing::TestWithParam<Fabric> {
   }
 };
 
+TEST_P(FailureTest, OnePeerIsGivenUpWhileItsConnectionStands) {
+  for (std::int64_t count : {kSmall, kLarge}) {
+    Gang g = gang(3, 1);
+    for (int p : {0, 1}) g.engines[static_cast<std::size_t>(p)]->add_communicator({.id = 77, .processes = {0, 1}});
+    Part a(count), b(count), late(count), c(count), d(count);
+    g.start(all_reduce_over({0, 1, 2}), 0, 0, a.in, a.out, a.ticket.done());
+    g.start(all_reduce_over({0, 1, 2}), 0, 1, b.in, b.out, b.ticket.done());
+    Error gone(ErrorCode::peer, "collective", "process 2 is gone", 0);
+    for (int p : {0, 1}) g.engines[static_cast<std::size_t>(p)]->lose(2, gone);
+    for (Part* part : {&a, &b}) {
+      EXPECT_EQ(part->code(), ErrorCode::peer);
+      EXPECT_THAT(part->message(), HasSubstr("process 2 is gone"));
+    }
+    g.start(all_reduce_over({0, 1, 2}), 1, 0, late.in, late.out, late.ticket.done());
+    EXPECT_THAT(late.message(), HasSubstr("process 2 is gone"));
+    // What the two have between them goes on; what the third says does not matter any more.
+    g.engines[2]->fail(Error(ErrorCode::peer, "collective", "given up", 0));
+    auto spec = std::make_shared<const CollectiveSpec>(all_reduce_over({0, 1}));
+    for (auto [engine, part] : {std::pair(0, &c), std::pair(1, &d)}) {
+      std::vector<InBuffer> in{
+          {part->in[0].data.data(), part->in[0].data.size(), DType::float32, part->in[0].count(), {}}};
+      std::vector<OutBuffer> out{
+          {part->out[0].data.data(), part->out[0].data.size(), DType::float32, part->out[0].count(), {}}};
+      g.engines[static_cast<std::size_t>(engine)]->start(spec, 77, 0, engine, in, out, part->ticket.done());
+    }
+    EXPECT_EQ(c.message(), "success");
+    EXPECT_EQ(d.message(), "success");
+  }
+}
+
 TEST_P(FailureTest, AProcessThatNeverComesIsNamedWithItsPhase) {
   for (std::int64_t count : {kSmall, kLarge}) {
     EngineOptions options = patient(300ms);
