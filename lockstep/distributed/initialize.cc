@@ -223,9 +223,13 @@ void at_terminate() {
   }
   if (!kind) end_health();                           // it ends of its own exception, not of the failure that it causes
   std::unique_lock lock(g.mutex, std::try_to_lock);  // whoever holds it may be the one that throws
-  // Of a divergence all have heard who differ, with more than is known here.
-  if (lock && !health() && g.channel.client && kind != FailureKind::diverged)
-    g.channel.client->report_error(kind.value_or(FailureKind::peer_crashed), what);
+  if (lock && g.channel.client) {
+    auto failure = health();
+    if (failure && (failure->kind == FailureKind::diverged || failure->kind == FailureKind::stalled))
+      g.channel.client->report_error(failure->kind, failure->message);  // before the end of this process speaks
+    else if (!failure && kind != FailureKind::diverged)
+      g.channel.client->report_error(kind.value_or(FailureKind::peer_crashed), what);
+  }
   if (lock) flush_service(g, "the coordinator (process 0) has ended: " + what);
   if (kind) {
     int status = exit_code(*kind);

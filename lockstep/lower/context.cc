@@ -31,11 +31,14 @@ std::string function_type(std::span<const AvalP> in, std::span<const AvalP> out)
 }
 
 void LowerContext::indent() { body_.append(static_cast<std::size_t>(2 * depth_), ' '); }
-void LowerContext::end_line() { body_ += '\n'; }
+void LowerContext::end_line() {
+  body_ += suffix_;
+  body_ += '\n';
+}
 void LowerContext::line(std::string_view text) {
   indent();
   body_ += text;
-  end_line();
+  body_ += '\n';
 }
 std::vector<std::string> LowerContext::emit_many(std::size_t count, std::string_view text) {
   std::vector<std::string> names;
@@ -52,7 +55,6 @@ std::vector<std::string> LowerContext::emit_many(std::size_t count, std::string_
       for (std::size_t i = 0; i < count; ++i) names.push_back(fmt::format("{}#{}", name, i));
     }
   }
-  body_ += suffix_;
   end_line();
   return names;
 }
