@@ -243,6 +243,7 @@ class MeshProgram final : public Program {
 }  // namespace
 
 std::shared_ptr<Program> compile_over_mesh(Lowered lowered, AvalList in_avals, AvalList out_avals) {
+  LocationOverride scope(lowered.where);  // of what may fail meanwhile: the first connection of all processes
   return std::make_shared<MeshProgram>(std::move(lowered), std::move(in_avals), std::move(out_avals));
 }
 
