@@ -224,9 +224,9 @@ def run_at_start(program, _, state, victim, count=3, after=0.3):
         joined = [r for r in survivors if "in " + state in gang.text(r)]
         found = end_of(gang, survivors, INITIALIZATION + GRACE + 2 + SLACK)
         for r in survivors:
-            # Before all have come initialize() throws, and nobody catches it.
+            # Before all have come initialize() throws, and nobody catches it. Who has given up already is missing too.
             statuses = [COORDINATOR_LOST if victim == 0 else CRASHED] + ([] if joined else [-signal.SIGABRT])
-            said = rf"process {victim} \(|missing: {victim}\b|no coordinator at" if not joined else rf"process {victim} \("
+            said = rf"process {victim} \(|missing: [\d, ]*\b{victim}\b|no coordinator at" if not joined else rf"process {victim} \("
             wrong = wrong or wrong_with(gang, r, victim, statuses, said)
     finally:
         left = gang.close()
