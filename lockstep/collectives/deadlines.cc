@@ -1,6 +1,6 @@
 // Deadlines of collectives. When one passes, the processes of the group are first asked who of them has arrived; with
 // their answers, or after EngineOptions::report_grace without, the launch fails with an error that names who came, who
-// did not, and what those who did not were doing.
+// did not, and what those who did not were doing; and with it everything else, if EngineOptions::on_stalled is there.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,7 +50,14 @@ void Engine::Impl::watch_deadlines() {
       for (const auto& [tag, processes] : questions) {
         for (int process : processes) exchange_.control(process, FrameKind::query, tag, {});
       }
-      for (const auto& [meeting, error] : expired) meeting_failed(*meeting, error);
+      for (const auto& [meeting, error] : expired) {
+        if (!options_.on_stalled) {
+          meeting_failed(*meeting, error);
+          continue;
+        }
+        options_.on_stalled(error);
+        fail(error, true);
+      }
       lock.lock();
       continue;
     }

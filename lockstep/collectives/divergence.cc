@@ -3,6 +3,8 @@
 // outstanding ends with an error that says who launched what first that the others did not.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/collectives/engine_impl.h"
 
 namespace lockstep::collectives {
@@ -33,17 +35,19 @@ std::optional<Error> Engine::Impl::concluded_locked(TimePoint now) {
   if (!inquiry_ || inquiry_->deadline > now) return std::nullopt;
   Inquiry inquiry = std::move(*inquiry_);
   inquiry_.reset();
-  std::vector<std::pair<std::string, std::string>> histories{
-      {fmt::format("process {}", rank()), exchange_.launches(inquiry.communicator)}};
+  std::vector<std::pair<int, std::string>> answers{{rank(), exchange_.launches(inquiry.communicator)}};
   std::string silent;
   for (int process : inquiry.asked) {
     auto answer = inquiry.histories.find(process);
     if (answer == inquiry.histories.end()) {
       silent += fmt::format("; {} does not answer", exchange_.peer_name(process));
     } else {
-      histories.emplace_back(fmt::format("process {}", process), answer->second);
+      answers.emplace_back(process, answer->second);
     }
   }
+  std::sort(answers.begin(), answers.end());
+  std::vector<std::pair<std::string, std::string>> histories;
+  for (auto& [process, text] : answers) histories.emplace_back(fmt::format("process {}", process), std::move(text));
   return Error(ErrorCode::diverged, "launch",
                "the processes do not launch the same programs in the same order: " + explain(histories) + silent, 0);
 }

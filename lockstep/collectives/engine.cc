@@ -9,6 +9,7 @@ namespace lockstep::collectives {
 namespace {
 
 constexpr std::chrono::seconds kCloseDeadline{5};
+constexpr std::size_t kMaxCommunicators = 4096;  // known only from peers' cancelled launches
 
 int threads_or(int wanted, int least) {
   if (wanted > 0) return wanted;
@@ -86,6 +87,7 @@ void Engine::Impl::add_communicator(Communicator communicator) {
 
 void Engine::Impl::remove_communicator(std::uint64_t id) {
   fail_communicator(id, std::make_shared<const Error>(ErrorCode::cancelled, "collective", "the mesh was given up", 0));
+  exchange_.forget_launches(id);
   std::lock_guard lock(mutex_);
   communicators_.erase(id);
 }
@@ -212,6 +214,8 @@ void Engine::Impl::fail_launch(std::uint64_t communicator, std::uint64_t launch,
   std::vector<int> others;
   {
     std::lock_guard lock(mutex_);
+    // One that is not known here may be made later; but peers can't fill the memory.
+    if (!tell && communicators_.size() >= kMaxCommunicators && !communicators_.contains(communicator)) return;
     State& state = communicators_[communicator];
     Launch& record = state.launches[launch];
     if (failure_locked(state, record)) return;
@@ -266,6 +270,7 @@ void Engine::Impl::on_control(int peer, const FrameHeader& header, const std::st
     case FrameKind::abort: {
       Error error = decode(payload, from);
       if (error.code() == ErrorCode::diverged && options_.on_diverged) options_.on_diverged(error);
+      if (error.code() == ErrorCode::timeout && options_.on_stalled) options_.on_stalled(error);
       if (error.code() != ErrorCode::diverged && options_.recoverable)
         return exchange_.lose(peer, Error(ErrorCode::peer, "collective", error.message(), 0));
       return fail(error, false);

@@ -138,6 +138,9 @@ struct EngineOptions {
   // The processes launch different programs, as found here or by a peer: called from a thread of the engine before
   // everything outstanding ends with the error.
   std::function<void(const Error&)> on_diverged;
+  // A deadline has passed, here or at a peer: called as on_diverged, before everything outstanding ends, everywhere,
+  // with the error. Without it only the launch ends, and the processes go on.
+  std::function<void(const Error&)> on_stalled;
 };
 
 class Engine {

@@ -12,6 +12,7 @@ constexpr std::uint64_t kKeep = 0, kDiscard = ~std::uint64_t{0};  // landing tok
 constexpr std::size_t kMessageCharge = 128;                       // what keeping a message costs beside its bytes
 constexpr std::size_t kMaxControlBytes = 64 << 10;
 constexpr std::size_t kMaxForgotten = 4096;
+constexpr std::size_t kMaxForeignLedgers = 256;  // of meshes that peers have come to before this process
 
 std::shared_ptr<const Error> make_error(ErrorCode code, std::string message) {
   return std::make_shared<const Error>(code, "collective", std::move(message), 0);
@@ -53,7 +54,7 @@ FrameHeader Exchange::header_locked(int peer, FrameKind kind, const Tag& tag) {
   header.tag = tag;
   header.credit = peers_[peer].announced = peers_[peer].consumed;
   if (auto ledger = ledgers_.find(tag.communicator); ledger != ledgers_.end()) {
-    LaunchStamp stamp = ledger->second.stamp(tag.launch);
+    LaunchStamp stamp = ledger->second.launches.stamp(tag.launch);
     header.launched = stamp.history;
     header.program = stamp.program;
   }
@@ -92,27 +93,49 @@ void Exchange::send_header(int peer, FrameKind kind, const Tag& tag, std::uint64
 
 void Exchange::begin_launch(std::uint64_t communicator, LaunchedProgram program) {
   std::unique_lock lock(mutex_);
-  auto other = ledgers_[communicator].begin(std::move(program));
+  auto other = own_ledger_locked(communicator).launches.begin(std::move(program));
   lock.unlock();
   if (other) events_->on_diverged(*other, communicator);
 }
 
 void Exchange::intend_launch(std::uint64_t communicator, LaunchedProgram program) {
   std::unique_lock lock(mutex_);
-  auto other = ledgers_[communicator].intend(std::move(program));
+  auto other = own_ledger_locked(communicator).launches.intend(std::move(program));
   lock.unlock();
   if (other) events_->on_diverged(*other, communicator);
 }
 
 void Exchange::end_intent(std::uint64_t communicator, std::uint64_t program) {
   std::lock_guard lock(mutex_);
-  ledgers_[communicator].end_intent(program);
+  own_ledger_locked(communicator).launches.end_intent(program);
 }
 
 std::string Exchange::launches(std::uint64_t communicator) const {
   std::lock_guard lock(mutex_);
   auto ledger = ledgers_.find(communicator);
-  return ledger == ledgers_.end() ? std::string() : ledger->second.text();
+  return ledger == ledgers_.end() ? std::string() : ledger->second.launches.text();
+}
+
+void Exchange::forget_launches(std::uint64_t communicator) {
+  std::lock_guard lock(mutex_);
+  auto ledger = ledgers_.find(communicator);
+  if (ledger == ledgers_.end()) return;
+  if (!ledger->second.own) --foreign_ledgers_;
+  ledgers_.erase(ledger);
+}
+
+Exchange::Ledger& Exchange::own_ledger_locked(std::uint64_t communicator) {
+  auto [it, fresh] = ledgers_.try_emplace(communicator);
+  if (!it->second.own && !fresh) --foreign_ledgers_;
+  it->second.own = true;
+  return it->second;
+}
+
+Exchange::Ledger* Exchange::ledger_for_peer_locked(std::uint64_t communicator) {
+  if (auto it = ledgers_.find(communicator); it != ledgers_.end()) return &it->second;
+  if (foreign_ledgers_ >= kMaxForeignLedgers) return nullptr;
+  ++foreign_ledgers_;
+  return &ledgers_[communicator];
 }
 
 void Exchange::control(int peer, FrameKind kind, const Tag& tag, std::string payload) {
@@ -449,7 +472,8 @@ void Exchange::landed(int peer, const FrameHeader& header, std::uint64_t token) 
     peers_[peer].returned = std::max(peers_[peer].returned, header.credit);
     text.swap(peers_[peer].control);
     if (header.launched != 0 && header.kind != FrameKind::bulk)
-      same = ledgers_[header.tag.communicator].check(peer, header.tag.launch, {header.launched, header.program});
+      if (Ledger* ledger = ledger_for_peer_locked(header.tag.communicator))
+        same = ledger->launches.check(peer, header.tag.launch, {header.launched, header.program});
   }
   if (!same) events_->on_diverged(peer, header.tag.communicator);
   switch (header.kind) {

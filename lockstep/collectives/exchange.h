@@ -71,6 +71,7 @@ class Exchange final : private Receiver {
   void intend_launch(std::uint64_t communicator, LaunchedProgram program);
   void end_intent(std::uint64_t communicator, std::uint64_t program);
   std::string launches(std::uint64_t communicator) const;  // LaunchLedger::text
+  void forget_launches(std::uint64_t communicator);        // the communicator is given up
 
   // Sends a control frame with a text. Nothing happens if the peer is gone.
   void control(int peer, FrameKind kind, const Tag& tag, std::string payload);
@@ -160,7 +161,15 @@ class Exchange final : private Receiver {
 
   mutable std::mutex mutex_;
   std::vector<Peer> peers_;
-  std::map<std::uint64_t, LaunchLedger> ledgers_;  // by communicator
+  struct Ledger {
+    LaunchLedger launches;
+    bool own = false;  // this process launches there too
+  };
+  Ledger& own_ledger_locked(std::uint64_t communicator);
+  // Null for one too many of those that only peers have spoken of.
+  Ledger* ledger_for_peer_locked(std::uint64_t communicator);
+  std::map<std::uint64_t, Ledger> ledgers_;  // by communicator
+  std::size_t foreign_ledgers_ = 0;          // those that are not own
   std::unordered_map<Key, Posted, KeyHash> posted_;
   std::unordered_map<Key, Waiting, KeyHash> waiting_;
   std::unordered_map<Key, Kept, KeyHash> kept_;

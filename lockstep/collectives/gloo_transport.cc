@@ -307,8 +307,8 @@ std::unique_ptr<Transport> connect_gloo(Store& store, int rank, int size, TimePo
   }
   bind.storage = attr.ai_addr;
   bind.length = static_cast<socklen_t>(attr.ai_addrlen);
-  return std::make_unique<GlooTransport>(std::move(device), rank,
-                                         connect_all(store, rank, size, deadline, bind, options.prefix));
+  return std::make_unique<GlooTransport>(
+      std::move(device), rank, connect_all(store, rank, size, deadline, bind, options.prefix, options.describe));
 }
 
 }  // namespace lockstep::collectives

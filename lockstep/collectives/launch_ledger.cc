@@ -132,7 +132,9 @@ std::string explain(const std::vector<std::pair<std::string, std::string>>& hist
     }
     if (programs.size() < 2) continue;
     std::string out = fmt::format("launch {} differs: ", launch), separator;
-    for (const auto& [program, processes] : programs) {
+    std::vector<std::pair<std::uint64_t, std::vector<std::size_t>>> groups(programs.begin(), programs.end());
+    std::sort(groups.begin(), groups.end(), [](auto& a, auto& b) { return a.second.front() < b.second.front(); });
+    for (const auto& [program, processes] : groups) {
       std::vector<std::string> names;
       for (std::size_t i : processes) names.push_back(histories[i].first);
       out += fmt::format("{}{} launch{} {}", separator, fmt::join(names, ", "), names.size() == 1 ? "es" : "",

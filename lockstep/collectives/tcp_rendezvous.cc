@@ -110,12 +110,12 @@ SocketAddress parse(const std::string& text) {
   return address;
 }
 
-std::string get_from(Store& store, const std::string& key, TimePoint deadline, int process) {
+std::string get_from(Store& store, const std::string& key, TimePoint deadline, int process, const Describe& describe) {
   try {
     return store.get(key, deadline);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::timeout) throw;
-    throw_error(ErrorCode::timeout, "connect", "process {} has not published its address in time", process);
+    throw_error(ErrorCode::timeout, "connect", "{} has not published its address in time", describe(process));
   }
 }
 
@@ -155,7 +155,8 @@ bool advance(Pending& p) {
 
 class Rendezvous {
  public:
-  Rendezvous(int rank, int size, std::string token) : rank_(rank), size_(size), token_(std::move(token)), fds_(size) {}
+  Rendezvous(int rank, int size, std::string token, const Describe& describe)
+      : rank_(rank), size_(size), token_(std::move(token)), describe_(describe), fds_(size) {}
 
   void await(Socket listener, std::vector<Pending> connecting, TimePoint deadline) {
     pending_ = std::move(connecting);
@@ -249,16 +250,16 @@ class Rendezvous {
   }
 
   [[noreturn]] void give_up() const {
-    std::vector<int> missing;
+    std::vector<std::string> missing;
     for (int peer = 0; peer < size_; ++peer) {
-      if (peer != rank_ && fds_[peer].fd < 0) missing.push_back(peer);
+      if (peer != rank_ && fds_[peer].fd < 0) missing.push_back(describe_(peer));
     }
-    throw_error(ErrorCode::timeout, "connect", "no connection with process{} {} in time",
-                missing.size() == 1 ? "" : "es", fmt::join(missing, ", "));
+    throw_error(ErrorCode::timeout, "connect", "no connection in time with {}", fmt::join(missing, "; "));
   }
 
   int rank_, size_, missing_ = 0;
   std::string token_;
+  const Describe& describe_;
   std::vector<Socket> fds_;
   std::vector<Pending> pending_;
 };
@@ -305,17 +306,19 @@ std::string address_towards(const std::string& host) {
 }
 
 std::vector<int> connect_all(Store& store, int rank, int size, TimePoint deadline, SocketAddress bind,
-                             const std::string& prefix) {
+                             const std::string& prefix, const Describe& given) {
+  Describe describe = given ? given : [](int process) { return fmt::format("process {}", process); };
   Socket listener = listen_on(bind);
   if (rank == 0) store.set(prefix + "/token", random_token());
   store.set(fmt::format("{}/address/{}", prefix, rank), publish(bind));
-  Rendezvous rendezvous(rank, size, get_from(store, prefix + "/token", deadline, 0));
+  Rendezvous rendezvous(rank, size, get_from(store, prefix + "/token", deadline, 0, describe), describe);
   std::vector<Pending> connecting;
   for (int peer = 0; peer < rank; ++peer) {
     Pending p;
     p.peer = peer;
     p.mine = rendezvous.hello(peer);
-    p.socket = connect_to(parse(get_from(store, fmt::format("{}/address/{}", prefix, peer), deadline, peer)));
+    std::string key = fmt::format("{}/address/{}", prefix, peer);
+    p.socket = connect_to(parse(get_from(store, key, deadline, peer, describe)));
     p.connecting = true;
     connecting.push_back(std::move(p));
   }

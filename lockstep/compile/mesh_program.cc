@@ -64,10 +64,10 @@ class MeshProgram final : public Program {
       for (int id : lowered_.mesh.device_ids()) options.device_assignment.push_back(b.plugin_id(id));
     auto take = [&] {
       if (route_ == Route::native)
-        executable_ = b.client().compile(lowered_.text, serialize(options));
+        executable_ = b.client().compile(lowered_.located_text, serialize(options));
       else
-        partitioned_ = partition(b.partitioner(static_cast<int>(options.num_partitions)), lowered_.text, options,
-                                 rewriting, route_);
+        partitioned_ = partition(b.partitioner(static_cast<int>(options.num_partitions)), lowered_.located_text,
+                                 options, rewriting, route_);
     };
     take();
     std::vector<std::optional<PartitionSpec>> specs(out_avals_.size(), PartitionSpec());
@@ -96,7 +96,8 @@ class MeshProgram final : public Program {
     if (route_ == Route::native) return;
     executable_ = inject(b.client(), partitioned_, {}, route_);
     runtime::drain_before_exit();
-    program_ = std::make_shared<runtime::CollectiveProgram>(runtime::engine(), channel_.communicator());
+    program_ = std::make_shared<runtime::CollectiveProgram>(runtime::engine(), channel_.communicator(),
+                                                            names_of_collectives());
   }
 
   void run(std::span<Value* const> args, ValueRef* outs, LocationId where) override {
@@ -157,6 +158,18 @@ class MeshProgram final : public Program {
   }
 
  private:
+  // "all-reduce.3 (dot_general, train.cc:42)"
+  std::vector<std::string> names_of_collectives() {
+    std::vector<std::string> names;
+    for (Collective& c : partitioned_.collectives) {
+      if (c.equation && *c.equation < lowered_.locations.size())
+        if (std::string line = to_string(lowered_.locations[*c.equation]); !line.empty() && c.spec.name.ends_with(')'))
+          c.spec.name.insert(c.spec.name.size() - 1, ", " + line);
+      names.push_back(c.spec.name);
+    }
+    return names;
+  }
+
   // The argument on the mesh as the executable takes it.
   ConcreteArray* place(Value* v, std::size_t i, std::vector<ValueRef>& moved) {
     const Sharding* want = lowered_.in[i];
@@ -203,7 +216,10 @@ class MeshProgram final : public Program {
     std::memcpy(&program_id_, digest, sizeof program_id_);
     LocationOverride scope(lowered_.where);
     channel_.agree({program_id_, name_, where}, std::string(reinterpret_cast<char*>(digest), sizeof digest), [this] {
-      return "program " + lowered_.name + "\nmesh " + to_string(lowered_.mesh) + "\n" + lowered_.text;
+      std::string text = "program " + lowered_.name + "\n";
+      for (std::size_t i = 0; i < in_avals_.size(); ++i)
+        text += fmt::format("argument {}: {}, laid out as {}\n", i, in_avals_[i]->text, to_string(*lowered_.in[i]));
+      return text + lowered_.text;
     });
     agreed_ = true;
   }
@@ -227,6 +243,7 @@ class MeshProgram final : public Program {
 }  // namespace
 
 std::shared_ptr<Program> compile_over_mesh(Lowered lowered, AvalList in_avals, AvalList out_avals) {
+  LocationOverride scope(lowered.where);  // of what may fail meanwhile: the first connection of all processes
   return std::make_shared<MeshProgram>(std::move(lowered), std::move(in_avals), std::move(out_avals));
 }
 

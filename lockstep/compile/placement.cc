@@ -117,7 +117,13 @@ Lowered lower_program(const ProgramRequest& request) {
   }
   assign_aliases(*trimmed, donated, options.in, options.out);
   for (Atom a : trimmed->outvars) out.weak_types += trimmed->aval(a)->weak_type ? 'w' : '.';
-  out.text = lower_to_stablehlo(ClosedJaxpr(std::move(trimmed)), options);
+  if (!out.mesh) {
+    out.text = lower_to_stablehlo(ClosedJaxpr(std::move(trimmed)), options);
+  } else {
+    options.locations = &out.locations;
+    out.located_text = lower_to_stablehlo(ClosedJaxpr(std::move(trimmed)), options);
+    out.text = without_locations(out.located_text);
+  }
   return out;
 }
 

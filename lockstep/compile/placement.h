@@ -12,7 +12,11 @@ namespace lockstep::compile {
 
 struct Lowered {
   std::string name;
-  std::string text;           // canonical StableHLO
+  std::string text;  // canonical StableHLO
+  // Over a mesh: the same with the equations that operations come from, as ModuleOptions::locations has it, and their
+  // lines: what is compiled, so that collectives can be named by lines. Lines are no part of the program.
+  std::string located_text;
+  std::vector<LocationId> locations;
   std::vector<bool> kept;     // per input of the request: whether the executable takes it
   std::vector<bool> donated;  // per input; empty: none
   std::string weak_types;     // of the results: not in the text, but part of what a program gives

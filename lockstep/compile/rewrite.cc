@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <span>
+#include <tuple>
 #include <unordered_map>
 
 #include "lockstep/compile/groups.h"
@@ -59,6 +60,10 @@ class Rewriter {
     read_signature();
     for (auto& computation : *module_.mutable_computations())
       for (auto& instruction : *computation.mutable_instructions()) visit(computation, instruction);
+    for (auto& computation : *module_.mutable_computations())
+      for (auto& instruction : *computation.mutable_instructions())
+        if (instruction.has_metadata())
+          instruction.mutable_metadata()->set_op_name(split(instruction.metadata().op_name()).first);
     if (options_.background && !program_.collectives.empty()) add_weight();
     module_.clear_id();  // counts the compiles of a process
     module_.clear_schedule();
@@ -74,9 +79,9 @@ class Rewriter {
   };
 
   [[noreturn]] static void refuse(const hlo::Instruction& instruction, const std::string& why) {
-    const auto& where = instruction.metadata();
+    std::string op_name = split(instruction.metadata().op_name()).first;
     throw_error(ErrorCode::compile, "partition", "{}{} cannot run over several processes: {}", instruction.name(),
-                where.op_name().empty() ? "" : " (" + where.op_name() + ")", why);
+                op_name.empty() ? "" : " (" + op_name + ")", why);
   }
 
   void index() {
@@ -88,6 +93,29 @@ class Rewriter {
           callers_[callee].push_back({&computation, &instruction});
       }
     }
+  }
+
+  // "mul#17": "mul" and 17.
+  static std::pair<std::string, std::optional<std::size_t>> split(const std::string& op_name) {
+    std::size_t hash = op_name.rfind('#'), number = 0;
+    if (hash == std::string::npos) return {op_name, std::nullopt};
+    const char* end = op_name.data() + op_name.size();
+    auto [stop, error] = std::from_chars(op_name.data() + hash + 1, end, number);
+    if (error != std::errc() || stop != end) return {op_name, std::nullopt};
+    return {op_name.substr(0, hash), number};
+  }
+
+  // A collective that XLA has merged of several has no name of its own; the parts that are taken of its results have
+  // those of the ones that it was made of.
+  std::string op_name_of(const hlo::Computation& computation, const hlo::Instruction& instruction) const {
+    if (!instruction.metadata().op_name().empty()) return instruction.metadata().op_name();
+    for (const auto& user : computation.instructions())
+      if (user.opcode() == "get-tuple-element" && user.operand_ids(0) == instruction.id() &&
+          !user.metadata().op_name().empty())
+        return user.metadata().op_name();
+    for (std::int64_t id : instruction.operand_ids())
+      if (auto& name = instructions_.at(id)->metadata().op_name(); !name.empty()) return name;
+    return "";
   }
 
   void read_signature() {
@@ -197,7 +225,7 @@ class Rewriter {
     CollectiveSpec& spec = found.spec;
     spec.op = op;
     spec.id = static_cast<std::int64_t>(program_.collectives.size());
-    found.op_name = instruction.metadata().op_name();
+    std::tie(found.op_name, found.equation) = split(op_name_of(computation, instruction));
     spec.name = found.op_name.empty() ? instruction.name() : instruction.name() + " (" + found.op_name + ")";
     auto results = leaves(instruction.shape());
     if (op == CollectiveOp::all_to_all && instruction.dimensions_size() > 0)

@@ -19,7 +19,9 @@ struct Collective {
   collectives::CollectiveSpec spec;
   std::vector<pjrt::TensorType> inputs;
   std::int64_t bytes = 0;  // of the inputs of one call in one partition
-  std::string op_name;     // from the program's locations: "jit(step)/mul"
+  std::string op_name;     // from the program's locations: "mul"; of the first, where XLA has merged several
+  // From locations of the form "mul#17" (ModuleOptions::locations): 17. The rewritten module does not have it.
+  std::optional<std::size_t> equation;
   bool in_loop = false;
   // How often one launch runs it at most; empty if a loop around it does not tell its trip count.
   std::optional<std::int64_t> calls;

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <functional>
 
+#include "lockstep/distributed/build_id.h"
+
 namespace lockstep::distributed {
 namespace {
 
@@ -72,11 +74,16 @@ std::string process_ranges(const std::vector<int>& processes) {
 
 const char* version() { return LOCKSTEP_VERSION; }
 
+std::string build_id_at(const void* address) {
+  Search search{reinterpret_cast<std::uintptr_t>(address), ""};
+  ::dl_iterate_phdr(visit, &search);
+  return search.id;
+}
+
 const std::string& build_id() {
   static const auto* id = [] {
-    Search search{reinterpret_cast<std::uintptr_t>(&build_id), ""};
-    ::dl_iterate_phdr(visit, &search);
-    return new std::string(search.id.empty() ? version() : fmt::format("{} {}", version(), search.id));
+    std::string own = build_id_at(reinterpret_cast<const void*>(&build_id));
+    return new std::string(own.empty() ? version() : fmt::format("{} {}", version(), own));
   }();
   return *id;
 }

@@ -211,6 +211,13 @@ std::optional<FailureKind> kind_of(const Error& e) {
 // Tells the others of an exception that nobody has caught. If it is an error of the gang, the process ends with that
 // failure's exit code; any other ends it as it would without lockstep.
 void at_terminate() {
+  // The first to come ends the process; what other threads meet with meanwhile is mostly the consequence.
+  static std::atomic<std::thread::id> ending;
+  std::thread::id nobody;
+  if (!ending.compare_exchange_strong(nobody, std::this_thread::get_id())) {
+    if (nobody == std::this_thread::get_id()) std::abort();
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
   Gang& g = gang();
   std::string what = "std::terminate() was called";
   std::optional<FailureKind> kind;
@@ -227,10 +234,15 @@ void at_terminate() {
     }
     what = "uncaught exception: " + what;
   }
+  if (!kind) end_health();                           // it ends of its own exception, not of the failure that it causes
   std::unique_lock lock(g.mutex, std::try_to_lock);  // whoever holds it may be the one that throws
-  // Of a divergence all have heard who differ, with more than is known here.
-  if (lock && !health() && g.channel.client && kind != FailureKind::diverged)
-    g.channel.client->report_error(kind.value_or(FailureKind::peer_crashed), what);
+  if (lock && g.channel.client) {
+    auto failure = health();
+    if (failure && (failure->kind == FailureKind::diverged || failure->kind == FailureKind::stalled))
+      g.channel.client->report_error(failure->kind, failure->message);  // before the end of this process speaks
+    else if (!failure && kind != FailureKind::diverged)
+      g.channel.client->report_error(kind.value_or(FailureKind::peer_crashed), what);
+  }
   if (lock) flush_service(g, "the coordinator (process 0) has ended: " + what);
   if (kind) {
     int status = exit_code(*kind);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "lockstep/sharding/sharding.h"
 #include "lockstep/support/error.h"
@@ -30,11 +31,14 @@ std::string function_type(std::span<const AvalP> in, std::span<const AvalP> out)
 }
 
 void LowerContext::indent() { body_.append(static_cast<std::size_t>(2 * depth_), ' '); }
-void LowerContext::end_line() { body_ += '\n'; }
+void LowerContext::end_line() {
+  body_ += suffix_;
+  body_ += '\n';
+}
 void LowerContext::line(std::string_view text) {
   indent();
   body_ += text;
-  end_line();
+  body_ += '\n';
 }
 std::vector<std::string> LowerContext::emit_many(std::size_t count, std::string_view text) {
   std::vector<std::string> names;
@@ -110,11 +114,18 @@ void LowerContext::lower_eqns(const Jaxpr& j, std::unordered_map<VarId, std::str
     }
     for (VarId v : j.out(e)) out_avals.push_back(j.vars[v]);
     LocationOverride scope(e.where);
-    where = e.where;
+    LocationId outer_where = std::exchange(where, e.where);
+    std::string outer_suffix = std::move(suffix_);
+    if (locations_ != nullptr) {
+      suffix_ = fmt::format(" loc(\"{}#{}\")", e.primitive->name, locations_->size());
+      locations_->push_back(e.where);
+    }
     if (e.primitive->lower == nullptr) throw_error(ErrorCode::missing_rule, e.primitive->name, "has no lowering rule");
     e.primitive->lower(*this, e.params, in_avals, out_avals, in, out);
     LS_CHECK(out.size() == e.num_out, "{} lowered to {} results", e.primitive->name, out.size());
     for (std::size_t i = 0; i < out.size(); ++i) env[j.out(e)[i]] = out[i];
+    where = outer_where;
+    suffix_ = std::move(outer_suffix);
   }
 }
 std::vector<std::string> LowerContext::inline_jaxpr(const ClosedJaxpr& closed, std::span<const std::string> args) {
@@ -177,6 +188,7 @@ class ModuleLowering {
   static std::string run(const ClosedJaxpr& j, const ModuleOptions& options) {
     LowerContext ctx;
     ctx.axes = options.axes;
+    ctx.locations_ = options.locations;
     ctx.meshes_ = options.meshes;
     ctx.symbol_counts_["main"] = 1;
     AvalList ins = j->in_avals(), outs = j->out_avals();
@@ -228,6 +240,18 @@ class ModuleLowering {
 
 std::string lower_to_stablehlo(const ClosedJaxpr& j, const ModuleOptions& options) {
   return ModuleLowering::run(j, options);
+}
+
+std::string without_locations(std::string_view text) {
+  constexpr std::string_view begin = " loc(\"", end = "\")";
+  std::string out;
+  out.reserve(text.size());
+  for (;;) {
+    std::size_t at = text.find(begin);
+    out += text.substr(0, at);
+    if (at == std::string_view::npos) return out;
+    text.remove_prefix(text.find(end, at) + end.size());
+  }
 }
 
 }  // namespace lockstep

@@ -66,8 +66,7 @@ class LowerContext {
   // The symbol of the sdy.mesh operation for a mesh, which is added to the module if it is not there.
   std::string symbol_of(const Mesh& mesh);
   std::int64_t next_channel() { return ++channel_; }
-  // The location of the equation being lowered, and a stable id for it.
-  LocationId where = 0;
+  LocationId where = 0;  // of the equation being lowered
 
  private:
   friend class ModuleLowering;
@@ -86,6 +85,8 @@ class LowerContext {
   std::vector<std::unordered_map<std::string, std::string>> constants_{1};  // per open region
   int next_ = 0, depth_ = 2;
   std::int64_t channel_ = 0;
+  std::vector<LocationId>* locations_ = nullptr;  // of ModuleOptions
+  std::string suffix_;                            // of the present equation's operations
 };
 
 // The symbol of the i-th mesh of a module: mesh, mesh_0, mesh_1 ...
@@ -111,10 +112,13 @@ struct ModuleOptions {
   std::vector<int> devices;
   std::vector<LowerAxis> axes;
   std::vector<LowerArgument> in, out;  // one per argument and result, or empty
-  bool locations = false;              // loc("e<id>") on every operation; the canonical text has none
+  // If given, every operation says loc("dot_general#17"), where 17 is the equation's place in this list of lines. The
+  // canonical text has none (without_locations).
+  std::vector<LocationId>* locations = nullptr;
 };
 
 // A whole module with a public @main. The jaxpr must have no consts (hoist_consts).
 std::string lower_to_stablehlo(const ClosedJaxpr& j, const ModuleOptions& options);
+std::string without_locations(std::string_view text);
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/initialize.h"
+#include "lockstep/runtime/cpu_features.h"
 #include "lockstep/runtime/gang.h"
 #include "lockstep/runtime/platforms.h"
 #include "lockstep/support/config.h"
@@ -54,6 +55,10 @@ struct InstallHooks {
     hooks.settings = [] {
       std::map<std::string, std::string> out{{"jax_enable_x64", config::enable_x64() ? "true" : "false"}};
       if (const char* route = std::getenv("LOCKSTEP_PARTITION_ROUTE")) out["LOCKSTEP_PARTITION_ROUTE"] = route;
+      const char* mixed = std::getenv("LOCKSTEP_MIXED_CPUS");
+      bool may_differ = mixed != nullptr && std::string_view(mixed) == "1";
+      if (platform_choices().front().platform == "cpu")
+        out["CPU features (LOCKSTEP_MIXED_CPUS=1 lets them differ)"] = may_differ ? "any" : local_cpu_features();
       return out;
     };
     distributed::set_runtime_hooks(hooks);

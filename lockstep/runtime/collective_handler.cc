@@ -55,7 +55,7 @@ std::size_t count_of(const FfiBuffer& buffer) {
   return n;
 }
 
-std::shared_ptr<const CollectiveSpec> decode(const FfiCall& call) {
+std::shared_ptr<CollectiveSpec> decode(const FfiCall& call) {
   auto list = [&](const char* name) {
     auto values = call.integers(name);
     return std::vector<std::int64_t>(values.begin(), values.end());
@@ -108,7 +108,11 @@ std::shared_ptr<const CollectiveSpec> CollectiveProgram::spec(std::int64_t id, c
   std::lock_guard lock(mutex_);
   auto at = static_cast<std::size_t>(id);
   if (specs_.size() <= at) specs_.resize(at + 1);
-  if (specs_[at] == nullptr) specs_[at] = decode(call);
+  if (specs_[at] == nullptr) {
+    auto spec = decode(call);
+    if (at < names_.size()) spec->name = names_[at];
+    specs_[at] = std::move(spec);
+  }
   return specs_[at];
 }
 

@@ -28,9 +28,10 @@ void register_collective_handlers(const pjrt::Plugin& plugin);
 // One loaded program of a gang: where its collectives go. Safe from several threads.
 class CollectiveProgram {
  public:
-  // The engine must outlive the program. The communicator must have been added to the engine.
-  CollectiveProgram(collectives::Engine& engine, std::uint64_t communicator)
-      : engine(engine), communicator(communicator) {}
+  // The engine must outlive the program. The communicator must have been added to the engine. `names`: of the
+  // collectives by id, for messages, where they are to have others than in the program.
+  CollectiveProgram(collectives::Engine& engine, std::uint64_t communicator, std::vector<std::string> names = {})
+      : engine(engine), communicator(communicator), names_(std::move(names)) {}
 
   collectives::Engine& engine;
   const std::uint64_t communicator;
@@ -40,6 +41,7 @@ class CollectiveProgram {
   std::shared_ptr<const collectives::CollectiveSpec> spec(std::int64_t id, const pjrt::FfiCall& call);
 
  private:
+  const std::vector<std::string> names_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<const collectives::CollectiveSpec>> specs_;  // by id
 };

@@ -1,6 +1,7 @@
 #include "lockstep/runtime/gang.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -8,6 +9,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "lockstep/collectives/gloo_transport.h"
 #include "lockstep/collectives/local_transport.h"
@@ -16,6 +19,7 @@
 #include "lockstep/distributed/agreement.h"
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/health.h"
+#include "lockstep/distributed/identity.h"
 #include "lockstep/distributed/initialize.h"
 #include "lockstep/distributed/phase.h"
 #include "lockstep/runtime/backend.h"
@@ -39,10 +43,23 @@ class ControlStore final : public collectives::Store {
   }
 };
 
+}  // namespace
+
+// Those of the same processes are numbered together, whichever mesh they are about: processes that want different
+// meshes find that out too.
+struct MeshChannel::Agreements {
+  std::mutex mutex;
+  std::uint64_t next = 0;
+  std::set<std::string> agreed;  // fingerprints
+};
+
+namespace {
+
 struct State {
   std::mutex mutex;
   std::unique_ptr<collectives::Engine> engine;
-  std::atomic<collectives::Engine*> ready = nullptr;               // the same, for who may not wait while it connects
+  std::atomic<collectives::Engine*> ready = nullptr;  // the same, for who may not wait while it connects
+  std::map<std::vector<int>, std::shared_ptr<MeshChannel::Agreements>> agreements;  // by processes
   std::map<std::uint32_t, std::unique_ptr<MeshChannel>> channels;  // by mesh; of all gangs, because programs hold them
   std::vector<std::unique_ptr<collectives::Engine>> ended;         // of gangs that were left, closed
   distributed::Subscription failure, loss, leaving;
@@ -50,6 +67,41 @@ struct State {
 State& state() {
   static auto* s = new State;
   return *s;
+}
+
+// A deadline has passed: the gang fails, lest some go on with what another has given up; but not one that goes on
+// without processes, whose programs catch what ends so.
+void fail_as_stalled(const Error& error) {
+  if (distributed::is_recoverable()) return;
+  distributed::fail({distributed::FailureKind::stalled, {}, error.what()});
+  distributed::client().report_error(distributed::FailureKind::stalled, error.what());
+}
+
+// "process 1 (host, pid 12), last in 'compiling jit(step)'"
+std::string last_seen(int process) {
+  try {
+    for (const distributed::TaskInfo& t : distributed::client().tasks())
+      if (t.process == process)
+        return fmt::format("process {} ({}, pid {}), last in '{}'", process, t.identity.host, t.identity.pid, t.phase);
+  } catch (const Error&) {  // the gang is failing
+  }
+  return fmt::format("process {}", process);
+}
+
+// Waits until all are about to connect, since who does not come can then be asked what it is doing.
+std::unique_ptr<collectives::Transport> connect(const collectives::GlooOptions& options) {
+  Backend& b = backend();
+  ControlStore store;
+  try {
+    distributed::client().barrier("lockstep/connect", collective_timeout());
+    return collectives::connect_gloo(store, b.process_index(), b.process_count(), Clock::now() + collective_timeout(),
+                                     options);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::timeout) throw;
+    Error error(e.code(), "connect", "no connection of all processes for their collectives: " + e.message());
+    fail_as_stalled(error);
+    throw error;
+  }
 }
 
 std::unique_ptr<collectives::Engine> make_engine() {
@@ -62,16 +114,21 @@ std::unique_ptr<collectives::Engine> make_engine() {
     auto now = distributed::current_phase();
     return fmt::format("in {} for {:.1f} s", now.text, std::chrono::duration<double>(now.age).count());
   };
-  if (b.process_count() > 1)
+  if (b.process_count() > 1) {
     options.on_diverged = [](const Error& error) {
       distributed::fail({distributed::FailureKind::diverged, {}, error.message()});
     };
+    if (!options.recoverable)
+      options.on_stalled = [](const Error& error) {
+        distributed::fail({distributed::FailureKind::stalled, {}, error.what()});
+      };
+  }
   std::unique_ptr<collectives::Transport> transport;
   if (b.process_count() == 1) {
     transport = collectives::LocalFabric(1).transport(0);
   } else {
-    ControlStore store;
     collectives::GlooOptions gloo;
+    gloo.describe = last_seen;
     auto& members = distributed::client().members();
     bool one_host = std::all_of(members.begin(), members.end(),
                                 [&](const auto& m) { return m.machine == members.front().machine; });
@@ -80,8 +137,7 @@ std::unique_ptr<collectives::Engine> make_engine() {
     else  // the address by which this machine reaches the coordinator's reaches this machine
       gloo.towards =
           distributed::parse_address(distributed::client().coordinator_address(), "distributed::initialize").host;
-    transport = collectives::connect_gloo(store, b.process_index(), b.process_count(),
-                                          Clock::now() + collective_timeout(), gloo);
+    transport = connect(gloo);
   }
   return std::make_unique<collectives::Engine>(std::move(transport), options);
 }
@@ -103,6 +159,7 @@ void end_gang() {
   State& s = state();
   std::unique_lock lock(s.mutex);
   for (auto& [id, channel] : s.channels) channel->end();
+  s.agreements.clear();
   if (!s.engine) return;
   s.ready = nullptr;
   collectives::Engine& engine = *s.ended.emplace_back(std::move(s.engine));
@@ -179,7 +236,16 @@ MeshChannel& channel(const Mesh& mesh, bool carries) {
     std::vector<int> processes = c.processes;
     std::sort(processes.begin(), processes.end());
     processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
-    slot = std::make_unique<MeshChannel>(h, std::move(processes));
+    std::string description = "mesh " + to_string(mesh) + "\n";
+    for (int process : processes) {
+      std::vector<int> devices;
+      for (int id : mesh.device_ids())
+        if (backend().device(id).process_index == process) devices.push_back(id);
+      description += fmt::format("devices of process {}: {}\n", process, fmt::join(devices, ", "));
+    }
+    auto& agreements = s.agreements[processes];
+    if (!agreements) agreements = std::make_shared<MeshChannel::Agreements>();
+    slot = std::make_unique<MeshChannel>(h, std::move(processes), std::move(description), agreements);
   }
   if (carries) {
     e->add_communicator(std::move(c));
@@ -191,7 +257,7 @@ MeshChannel& channel(const Mesh& mesh, bool carries) {
 void MeshChannel::launch(collectives::LaunchedProgram program, const std::function<void(std::uint64_t)>& issue) {
   std::lock_guard lock(mutex_);
   if (ended_) throw_gang_left(*program.name, "its mesh");
-  if (auto* e = engine_.load(); e != nullptr && processes_.size() > 1)
+  if (auto* e = engine_.load(); e != nullptr && processes_.size() > 1 && compares_)
     e->begin_launch(communicator_, std::move(program));
   issue(next_launch_++);
 }
@@ -200,16 +266,28 @@ void MeshChannel::agree(const collectives::LaunchedProgram& program, const std::
                         const std::function<std::string()>& text) {
   if (ended_) throw_gang_left(*program.name, "its mesh");
   if (processes_.size() < 2) return;
-  std::lock_guard lock(agreement_mutex_);
+  std::lock_guard lock(agreements_->mutex);
+  if (agreements_->agreed.contains(fingerprint)) return;
+  std::uint64_t number;
+  {
+    std::lock_guard launches(mutex_);
+    number = next_launch_;
+  }
   std::optional<collectives::Engine::Intent> intent;
-  if (auto* e = engine_.load()) intent.emplace(*e, communicator_, program);
+  if (auto* e = engine_.load(); e != nullptr && compares_) intent.emplace(*e, communicator_, program);
   distributed::Proposal p;
   p.operation = *program.name;
-  p.key = fmt::format("mesh {:x} agreement {}", communicator_, next_agreement_++);
-  p.fingerprint = fingerprint;
-  p.text = text;
+  p.key = fmt::format("program {} of processes {}", agreements_->next++, distributed::process_ranges(processes_));
+  p.fingerprint = fmt::format("{} {}", number, fingerprint);
+  p.text = [&] { return fmt::format("{}launch {} on the mesh\n{}", description_, number, text()); };
   p.participants = processes_;
-  distributed::agree(distributed::client(), p, collective_timeout());
+  try {
+    distributed::agree(distributed::client(), p, collective_timeout());
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::timeout) fail_as_stalled(e);
+    throw;
+  }
+  agreements_->agreed.insert(fingerprint);
 }
 
 }  // namespace lockstep::runtime

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -17,8 +18,14 @@ namespace lockstep::runtime {
 // One mesh's launches. Every process numbers its launches on a mesh from 0; launches of one number meet.
 class MeshChannel {
  public:
-  MeshChannel(std::uint64_t communicator, std::vector<int> processes)
-      : communicator_(communicator), processes_(std::move(processes)) {}
+  struct Agreements;
+  // `description`: the mesh's axes and devices, in lines.
+  MeshChannel(std::uint64_t communicator, std::vector<int> processes, std::string description,
+              std::shared_ptr<Agreements> agreements)
+      : communicator_(communicator),
+        processes_(std::move(processes)),
+        description_(std::move(description)),
+        agreements_(std::move(agreements)) {}
   std::uint64_t communicator() const { return communicator_; }
   std::span<const int> processes() const { return processes_; }  // that have devices in the mesh, sorted
   // Calls `issue(number)` with the next launch number, one call at a time, so that all local partitions of a launch are
@@ -26,22 +33,29 @@ class MeshChannel {
   // for them (collectives/launch_ledger.h) where the engine carries the collectives; a difference fails the gang as
   // diverged.
   void launch(collectives::LaunchedProgram program, const std::function<void(std::uint64_t number)>& issue);
-  // Before an executable first runs: all processes of the mesh compare what they are about to run. `fingerprint` must
-  // be equal everywhere, `program` is what launch() will be told; `text` is asked for only to explain a
-  // difference. Error(diverged/timeout/peer).
+  // Before an executable first runs: all processes of the mesh compare what they are about to run: the mesh, the number
+  // of the launch, and the program by its fingerprint. `program` is what launch() will be told; `text` is asked for
+  // only to explain a difference. A program that they have agreed on before is not compared again: one process may make
+  // it anew while another still has it. Error(diverged, peer); Error(timeout), with which the gang has failed as
+  // stalled.
   void agree(const collectives::LaunchedProgram& program, const std::string& fingerprint,
              const std::function<std::string()>& text);
   void carry_by(collectives::Engine& engine) { engine_ = &engine; }
   void end() { ended_ = true; }  // the gang was left: no launch any more
   bool carried() const { return engine_ != nullptr; }
+  // For measurements of what the comparison of launches costs: without it, from before the first launch on.
+  void do_not_compare() { compares_ = false; }
 
  private:
   const std::uint64_t communicator_;
   const std::vector<int> processes_;
+  const std::string description_;
+  const std::shared_ptr<Agreements> agreements_;
+  bool compares_ = true;
   std::atomic<collectives::Engine*> engine_ = nullptr;  // that carries the collectives, if there is one
   std::atomic<bool> ended_ = false;
-  std::uint64_t next_launch_ = 0, next_agreement_ = 0;
-  std::mutex mutex_, agreement_mutex_;
+  std::uint64_t next_launch_ = 0;
+  std::mutex mutex_;
 };
 
 // The collectives that wait for somebody, a line each: "all_reduce psum.3 (train.cc:42) in launch 17 for 3.2 s; not

@@ -1,10 +1,15 @@
 #include "lockstep/runtime/platforms.h"
 
+#include <fmt/ranges.h>
+#include <openssl/evp.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <fstream>
 #include <string_view>
 
+#include "lockstep/distributed/build_id.h"
 #include "lockstep/pjrt/plugin.h"
 #include "lockstep/support/error.h"
 
@@ -91,6 +96,20 @@ std::string reason_of(const Error& error) {
   return one_line(ours ? error.message() : error.operation() + ": " + error.message());
 }
 
+std::string plugin_build(const pjrt::Plugin& plugin) {
+  if (std::string id = distributed::build_id_at(plugin.api()); !id.empty()) return id;
+  std::ifstream file(plugin.path(), std::ios::binary);
+  std::vector<char> block(4 << 20);
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> digest(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  unsigned char bytes[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  LS_CHECK(EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) == 1);
+  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0)
+    EVP_DigestUpdate(digest.get(), block.data(), static_cast<std::size_t>(file.gcount()));
+  EVP_DigestFinal_ex(digest.get(), bytes, &size);
+  return fmt::format("{:02x}", fmt::join(bytes, bytes + size, ""));
+}
+
 std::string plugin_identity() {
   std::string out;
   auto add = [&](const std::string& text) { out += (out.empty() ? "" : "; ") + text; };
@@ -107,7 +126,8 @@ std::string plugin_identity() {
       }
     }
     if (plugin != nullptr)
-      add(fmt::format("{}, PJRT C API {}.{}", choice.platform, plugin->major_version(), plugin->minor_version()));
+      add(fmt::format("{}, PJRT C API {}.{}, build {}", choice.platform, plugin->major_version(),
+                      plugin->minor_version(), plugin_build(*plugin)));
     else
       add(choice.platform + reasons);
     if (plugin != nullptr && (!named_platforms().empty() || choice.platform == "cpu")) break;

@@ -29,9 +29,11 @@ std::string named_platforms();
 std::string reason_of(const Error& error);
 std::string one_line(std::string_view text);
 
-// "cuda, PJRT C API 0.115", of each choice; a plugin that cannot be loaded has its reason here. Equal texts mean that
-// processes will make the same choice.
+// "cuda, PJRT C API 0.115, build 3f2a...", of each choice; a plugin that cannot be loaded has its reason here. Equal
+// texts mean that processes will make the same choice and find the same compiler.
 std::string plugin_identity();
+// The build id that the linker left in the plugin, or else the SHA-256 of its file.
+std::string plugin_build(const pjrt::Plugin& plugin);
 
 // JAX numbers CPU devices in blocks of this size, one for each process.
 inline constexpr int kCpuDevicesPerProcess = 2048;

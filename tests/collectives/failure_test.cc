@@ -1,6 +1,8 @@
 // What goes wrong: every outstanding collective ends, with an error that says who and why, and nothing hangs.
 #include <gmock/gmock.h>
 
+#include <atomic>
+
 #include "tests/collectives/gang.h"
 
 namespace lockstep::collectives::testing {
@@ -112,6 +114,28 @@ TEST_P(FailureTest, AProcessThatNeverComesIsNamedWithItsPhase) {
     g.start(all_reduce_over({0, 1, 2}), 5, 2, c.in, c.out, c.ticket.done());
     EXPECT_THAT(c.message(), HasSubstr("missing: partition 2"));
   }
+}
+
+TEST_P(FailureTest, AStallEndsEverythingEverywhereWhereTheGangIsToFailOfIt) {
+  std::atomic<int> told = 0;
+  {
+    EngineOptions options = patient(300ms);
+    options.on_stalled = [&](const Error& e) {
+      told += e.message().find("missing: partition 2 of") != std::string::npos;
+    };
+    Gang g(GetParam(), 3, 1, options);
+    Part a(kSmall), b(kSmall), other(kSmall), later(kSmall);
+    g.start(all_reduce_over({0, 1, 2}), 5, 0, a.in, a.out, a.ticket.done());
+    g.start(all_reduce_over({0, 1, 2}), 5, 1, b.in, b.out, b.ticket.done());
+    EXPECT_EQ(a.code(), ErrorCode::timeout);
+    EXPECT_EQ(b.code(), ErrorCode::timeout);
+    // The late one too, whatever it comes to.
+    g.start(permute({2, 0}, 9), 4, 2, other.in, other.out, other.ticket.done());
+    EXPECT_THAT(other.message(), HasSubstr("missing: partition 2 of"));
+    g.start(all_reduce_over({0, 1, 2}), 6, 0, later.in, later.out, later.ticket.done());
+    EXPECT_EQ(later.code(), ErrorCode::timeout);
+  }
+  EXPECT_GE(told, 3);
 }
 
 TEST_P(FailureTest, APartitionOfAProcessThatIsThereIsNamed) {

@@ -97,8 +97,8 @@ TEST(RendezvousTest, MissingProcessesAreNamed) {
     message0 = error.what();
   }
   other.join();
-  EXPECT_THAT(message0, HasSubstr("no connection with processes 2, 3"));
-  EXPECT_THAT(message1, HasSubstr("no connection with processes 2, 3"));
+  EXPECT_THAT(message0, HasSubstr("no connection in time with process 2; process 3"));
+  EXPECT_THAT(message1, HasSubstr("no connection in time with process 2; process 3"));
   MemoryStore empty;
   EXPECT_THAT(([&] {
                 try {

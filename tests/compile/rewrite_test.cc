@@ -222,6 +222,41 @@ TEST(Rewrite, CountsTheCallsInLoops) {
   EXPECT_FALSE(m.rewritten().collectives[0].calls.has_value());
 }
 
+TEST(Rewrite, EquationsOfCollectivesAreToldAndLeftOut) {
+  ModuleBuilder m;
+  m.collective("all-reduce").mutable_metadata()->set_op_name("jit/dot_general#17");
+  PartitionedProgram p = m.rewritten();
+  EXPECT_EQ(p.collectives[0].equation, 17u);
+  EXPECT_EQ(p.collectives[0].spec.name, "all-reduce.22 (jit/dot_general)");
+  EXPECT_EQ(m.result().computations(1).instructions(1).metadata().op_name(), "jit/dot_general");
+  m.main().mutable_instructions(1)->mutable_metadata()->set_op_name("a #name");
+  EXPECT_FALSE(m.rewritten().collectives[0].equation.has_value());
+  EXPECT_EQ(m.rewritten().collectives[0].op_name, "a #name");
+}
+
+TEST(Rewrite, AMergedCollectiveIsNamedByTheFirstOfItsParts) {
+  ModuleBuilder m;
+  hlo::Shape pair;
+  pair.set_element_type(kTuple);
+  *pair.add_tuple_shapes() = row_major(kF32, {4, 6});
+  *pair.add_tuple_shapes() = row_major(kF32, {4, 6});
+  auto& merged = m.instruction(m.main(), 30, "all-reduce", pair, {21, 21});
+  merged.add_called_computation_ids(1);
+  merged.set_channel_id(1);
+  merged.set_use_global_device_ids(true);
+  m.instruction(m.main(), 31, "get-tuple-element", row_major(kF32, {4, 6}), {30})
+      .mutable_metadata()
+      ->set_op_name("mul#4");
+  m.instruction(m.main(), 32, "get-tuple-element", row_major(kF32, {4, 6}), {30})
+      .mutable_metadata()
+      ->set_op_name("sub#5");
+  m.instruction(m.main(), 22, "add", row_major(kF32, {4, 6}), {31, 32});
+  PartitionedProgram p = m.rewritten();
+  ASSERT_EQ(p.collectives.size(), 1u);
+  EXPECT_EQ(p.collectives[0].equation, 4u);
+  EXPECT_EQ(p.collectives[0].spec.name, "all-reduce.30 (mul)");
+}
+
 TEST(Rewrite, Refusals) {
   {
     ModuleBuilder m;

@@ -1,5 +1,6 @@
 """Gangs over several hosts, which are network namespaces: the same result as one process
-has; and go on without a host that is lost. usage: hosts_test.py LOCKSTEP LEAVES_EARLY RANK"""
+has, also if the network between them is slow, far or loses packets; and go on without a host that is lost.
+usage: hosts_test.py LOCKSTEP LEAVES_EARLY RANK"""
 import os
 import re
 import subprocess
@@ -76,6 +77,28 @@ class Hosts(unittest.TestCase):
             self.assertIn("4 processes as before: 2 on 10.77.0.2, 2 on 10.77.0.3", text())
             self.assertIn("process 0 and the coordinator move to 10.77.0.2", text())
             self.assertAlmostEqual(float(re.search(r"loss ([0-9.]+)", text())[1]), loss_of(PROGRAM), delta=1e-5)
+
+
+    def same_as_alone(self, gang, *options):
+        names = ",".join(gang.addresses)
+        loss = loss_of(LOCKSTEP, "run", "--hosts", names, "--ssh", gang.ssh, *options, "--", PROGRAM)
+        self.assertAlmostEqual(loss, loss_of(PROGRAM), delta=1e-5)
+
+    def test_a_narrow_network(self):
+        gang = hosts.Hosts(2)
+        self.addCleanup(gang.close)
+        gang.run(1, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "2mbit", "burst", "16kb", "latency", "200ms")
+        self.same_as_alone(gang)
+
+    @unittest.skipUnless(os.path.exists("/dev/net/tun"), "no TUN devices")
+    def test_a_far_network_that_loses_packets(self):
+        gang = hosts.Hosts(2)
+        self.addCleanup(gang.close)
+        gang.spoil(delay=10, loss=2)
+        self.same_as_alone(gang)
+        carried, lost = gang.carried_and_lost()
+        self.assertGreater(carried, 200)
+        self.assertGreater(lost, 0)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 
 
@@ -25,6 +26,7 @@ class Hosts:
     """hosts.addresses[i] is reached by hosts.ssh; hosts.run(i, ...) runs a command there."""
 
     def __init__(self, count):
+        self.link = None
         self.prefix = f"lockstep-{os.getpid()}"
         self.names = [f"{self.prefix}-{i}" for i in range(count)]
         self.addresses = [f"10.77.0.{i + 1}" for i in range(count)]
@@ -70,6 +72,23 @@ class Hosts:
         with open(os.path.join(self.folder, self.names[host]), "w") as file:
             file.write(f"echo 'no route to {self.addresses[host]}' >&2; exit 255\n")
 
+    def spoil(self, delay, loss, seed=0):
+        """From now on packets between the hosts take `delay` milliseconds, and `loss` percent of them never arrive."""
+        for name in self.names:
+            self.ip("-n", name, "link", "delete", "eth0")
+        link = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lossy_link.py")
+        self.link = subprocess.Popen([sys.executable, link, str(delay), str(loss), str(seed),
+                                      *(f"{n}={a}" for n, a in zip(self.names, self.addresses))],
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self.link.stdout.readline() != "ready\n":
+            raise RuntimeError("no link")
+
+    def carried_and_lost(self):
+        """Ends the link of spoil(); how many packets it has carried, and how many not."""
+        link, self.link = self.link, None
+        said, _ = link.communicate()
+        return [int(word.rstrip(",")) for word in said.split() if word.rstrip(",").isdigit()]
+
     def set_environment(self, host, **variables):
         """What processes started there find in their environment besides."""
         with open(os.path.join(self.folder, self.names[host]), "w") as file:
@@ -77,6 +96,8 @@ class Hosts:
                 file.write(f"export {name}='{value}'\n")
 
     def close(self):
+        if self.link:
+            self.carried_and_lost()
         for name in [*self.names, self.switch]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
         shutil.rmtree(self.folder, ignore_errors=True)
