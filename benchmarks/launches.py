@@ -31,7 +31,7 @@ def by_callgrind():
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         run("valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out.%p",
-            "--fair-sched=try", PROGRAM, "2", "200")
+            "--fair-sched=try", PROGRAM, "1", "200")
         for path in glob.glob(f"{folder}/out.*"):
             with open(path) as file:
                 text = file.read()
