@@ -66,10 +66,13 @@ std::string devices_text(int devices) {
 
 Channel join(const Place& place, const InitializeOptions& given) {
   std::string token = token_of(given);
+  std::optional<Tls> tls = load_tls(given.tls);
+  set_process_tls(tls);
   ClientOptions options{.address = place.address,
                         .process_id = place.id,
                         .num_processes = place.count,
                         .token = token,
+                        .tls = tls,
                         .initialization_timeout = given.initialization_timeout,
                         .heartbeat_timeout = given.heartbeat_timeout,
                         .on_failure = [](const Failure& failure) { fail(failure); },
@@ -89,7 +92,8 @@ Channel join(const Place& place, const InitializeOptions& given) {
     channel.service = std::make_unique<Service>(ServiceOptions{.bind_address = place.bind_address,
                                                                .num_processes = place.count,
                                                                .heartbeat_timeout = given.heartbeat_timeout,
-                                                               .token = token});
+                                                               .token = token,
+                                                               .tls = tls});
   channel.client = std::make_unique<Client>(std::move(options));
   try {
     channel.client->connect();

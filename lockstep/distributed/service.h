@@ -3,7 +3,10 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+
+#include "lockstep/support/tls.h"
 
 namespace lockstep::distributed {
 
@@ -11,7 +14,8 @@ struct ServiceOptions {
   std::string bind_address;  // HOST:PORT; port 0 takes any
   int num_processes = 1;
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(100);
-  std::string token;  // if set, every call has to carry it
+  std::string token;       // if set, every call has to carry it
+  std::optional<Tls> tls;  // if set, only who has a certificate of the gang is let in, and all is encrypted
 };
 
 // Thread-safe. Blocked calls hold no thread. Throws Error(distributed) if it can't listen.
