@@ -9,6 +9,7 @@
 #include "lockstep/distributed/initialize.h"
 #include "lockstep/runtime/gang.h"
 #include "lockstep/runtime/platforms.h"
+#include "lockstep/runtime/transports.h"
 #include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 #include "lockstep/support/log.h"
@@ -46,6 +47,7 @@ struct InstallHooks {
     hooks.settings = [] {
       std::map<std::string, std::string> out{{"jax_enable_x64", config::enable_x64() ? "true" : "false"}};
       if (const char* route = std::getenv("LOCKSTEP_PARTITION_ROUTE")) out["LOCKSTEP_PARTITION_ROUTE"] = route;
+      out.merge(transport_settings());
       return out;
     };
     distributed::set_runtime_hooks(hooks);

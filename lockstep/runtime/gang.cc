@@ -8,10 +8,6 @@
 #include <memory>
 #include <optional>
 
-#include "lockstep/collectives/gloo_transport.h"
-#include "lockstep/collectives/local_transport.h"
-#include "lockstep/collectives/store.h"
-#include "lockstep/distributed/address.h"
 #include "lockstep/distributed/agreement.h"
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/health.h"
@@ -19,23 +15,13 @@
 #include "lockstep/distributed/phase.h"
 #include "lockstep/runtime/backend.h"
 #include "lockstep/runtime/collective_handler.h"
+#include "lockstep/runtime/transports.h"
 #include "lockstep/support/error.h"
 
 namespace lockstep::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-class ControlStore final : public collectives::Store {
- public:
-  void set(const std::string& key, const std::string& value) override {
-    distributed::client().set("lockstep/transport/" + key, value, true);
-  }
-  std::string get(const std::string& key, Clock::time_point deadline) override {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    return distributed::client().get("lockstep/transport/" + key, std::max(left, std::chrono::milliseconds(1)));
-  }
-};
 
 struct State {
   std::mutex mutex;
@@ -62,24 +48,7 @@ std::unique_ptr<collectives::Engine> make_engine() {
     options.on_diverged = [](const Error& error) {
       distributed::fail({distributed::FailureKind::diverged, {}, error.message()});
     };
-  std::unique_ptr<collectives::Transport> transport;
-  if (b.process_count() == 1) {
-    transport = collectives::LocalFabric(1).transport(0);
-  } else {
-    ControlStore store;
-    collectives::GlooOptions gloo;
-    auto& members = distributed::client().members();
-    bool one_host = std::all_of(members.begin(), members.end(),
-                                [&](const auto& m) { return m.machine == members.front().machine; });
-    if (one_host)
-      gloo.address = "127.0.0.1";
-    else  // the address by which this machine reaches the coordinator's reaches this machine
-      gloo.towards =
-          distributed::parse_address(distributed::client().coordinator_address(), "distributed::initialize").host;
-    transport = collectives::connect_gloo(store, b.process_index(), b.process_count(),
-                                          Clock::now() + collective_timeout(), gloo);
-  }
-  return std::make_unique<collectives::Engine>(std::move(transport), options);
+  return std::make_unique<collectives::Engine>(connect_processes(Clock::now() + collective_timeout()), options);
 }
 
 // The peers may still be waiting for what this process has launched.
