@@ -1,4 +1,5 @@
 #include <gloo/transport/tcp/device.h>
+#include <netdb.h>
 
 #include "lockstep/collectives/tcp_rendezvous.h"
 
@@ -9,6 +10,15 @@ SocketAddress listen_address(const std::string& address, const std::string& inte
   attr.hostname = address;
   attr.iface = interface;
   if (address.empty() && interface.empty()) attr.hostname = towards.empty() ? "127.0.0.1" : address_towards(towards);
+  if (interface.empty()) {  // Gloo falls over a name that there is not
+    addrinfo* found = nullptr;
+    if (int code = ::getaddrinfo(attr.hostname.c_str(), nullptr, nullptr, &found); code != 0) {
+      throw_error(ErrorCode::distributed, "connect",
+                  "cannot listen on {}, which is neither an interface nor an address: {}", attr.hostname,
+                  ::gai_strerror(code));
+    }
+    ::freeaddrinfo(found);
+  }
   try {
     attr = gloo::transport::tcp::CreateDeviceAttr(attr);  // looks interfaces and names up, and tries to bind
   } catch (const std::exception& error) {

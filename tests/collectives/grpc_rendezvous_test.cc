@@ -135,6 +135,8 @@ TEST_P(GrpcRendezvousTest, AddressesAndInterfaces) {
   EXPECT_EQ(message("", "lo", ""), "127.0.0.1 ");
   EXPECT_EQ(message("", "", "127.0.0.1"), "127.0.0.1 ");
   EXPECT_THAT(message("192.0.2.1", "", ""), HasSubstr("cannot listen on 192.0.2.1"));
+  EXPECT_THAT(message(std::string(70, 'a'), "", ""),
+              HasSubstr("neither an interface nor an address"));  // no name: looked up nowhere
   EXPECT_THAT(message("", "nosuch0", ""), HasSubstr("cannot listen on nosuch0"));
 }
 

@@ -116,6 +116,16 @@ class Transports(unittest.TestCase):
         out = self.end_of(self.start(0, 20, {"LOCKSTEP_TRANSPORT": "pigeons"}), 4)
         self.assertIn('there is no transport "pigeons"; use gloo or grpc', out)
 
+    def test_the_interface_is_chosen(self):
+        both = [self.start(rank, 20, {"LOCKSTEP_INTERFACE": "lo"}) for rank in range(2)]
+        for process in both:
+            self.assertIn("done", self.end_of(process))
+        self.port = ranks.free_port()
+        nowhere = [self.start(rank, 20, {"LOCKSTEP_INTERFACE": "a" * 70}) for rank in range(2)]
+        for process in nowhere:
+            out, _ = process.communicate(timeout=60)
+            self.assertRegex(out, "cannot listen on a{70}, which is neither an interface nor an address")
+
     def test_who_has_another_certificate_is_told_and_kept_out(self):
         first = self.start(0, 20, self.tls)
         for settings, said in ((self.others, "its certificate is issued by"), ({}, "it demands TLS")):
