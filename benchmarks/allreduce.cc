@@ -1,5 +1,5 @@
 // All-reduce between two local processes: time per call and bytes per second, for small and large buffers.
-//   allreduce [shared|gloo]
+//   allreduce [shared|gloo|grpc]
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 
 #include "lockstep/collectives/engine.h"
 #include "lockstep/collectives/gloo_transport.h"
+#include "lockstep/collectives/grpc_transport.h"
 #include "lockstep/collectives/shared_transport.h"
 #include "tests/collectives/file_store.h"
 
@@ -75,7 +76,8 @@ int main(int argc, char** argv) {
   try {
     FileStore store(directory);
     auto deadline = Clock::now() + std::chrono::seconds(30);
-    auto connected = lc::connect_gloo(store, rank, 2, deadline, {});
+    auto connected = transport == "grpc" ? lc::connect_grpc(store, rank, 2, deadline, {})
+                                         : lc::connect_gloo(store, rank, 2, deadline, {});
     if (transport == "shared") connected = lc::with_shared_memory(std::move(connected), store, deadline);
     lc::Engine engine(std::move(connected));
     measure(engine, transport);

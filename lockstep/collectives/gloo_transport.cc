@@ -290,25 +290,20 @@ void Connection::end(const Error& error) {
 }  // namespace
 
 std::unique_ptr<Transport> connect_gloo(Store& store, int rank, int size, TimePoint deadline, GlooOptions options) {
+  SocketAddress bind = listen_address(options.address, options.interface, options.towards);
   tcp::attr attr;
-  attr.hostname = options.address;
-  attr.iface = options.interface;
-  if (attr.hostname.empty() && attr.iface.empty()) {
-    attr.hostname = options.towards.empty() ? "127.0.0.1" : address_towards(options.towards);
-  }
+  attr.ai_addr = bind.storage;
+  attr.ai_addrlen = bind.length;
+  attr.ai_family = bind.storage.ss_family;
+  attr.ai_socktype = SOCK_STREAM;
   std::shared_ptr<tcp::Device> device;
-  SocketAddress bind;
   try {
-    attr = tcp::CreateDeviceAttr(attr);
     device = std::make_shared<tcp::Device>(attr);
   } catch (const std::exception& error) {
-    throw_error(ErrorCode::distributed, "connect", "cannot listen on {}: {}",
-                attr.iface.empty() ? attr.hostname : attr.iface, error.what());
+    throw_error(ErrorCode::distributed, "connect", "cannot listen on {}: {}", bind.text(), error.what());
   }
-  bind.storage = attr.ai_addr;
-  bind.length = static_cast<socklen_t>(attr.ai_addrlen);
-  return std::make_unique<GlooTransport>(
-      std::move(device), rank, connect_all(store, rank, size, deadline, bind, options.prefix, options.describe));
+  return std::make_unique<GlooTransport>(std::move(device), rank,
+                                         connect_all(store, rank, size, deadline, bind, options.prefix));
 }
 
 }  // namespace lockstep::collectives

@@ -10,7 +10,6 @@
 // the store, not who can read or change the network's traffic.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,8 +23,6 @@ struct GlooOptions {
   // uses to reach `towards` (a host, usually the coordinator's), or the loopback address without that.
   std::string address, interface, towards;
   std::string prefix = "gloo";  // of the store's keys; a new one for each gang
-  // A process and what it is doing, for the error that it has not come; by default "process 1".
-  std::function<std::string(int process)> describe;
 };
 
 // Connects the processes 0 ... size - 1, each of which calls this. Throws Error(timeout) naming the processes that have

@@ -48,13 +48,14 @@ std::string random_name() {
   return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
-// Equal for processes that run on the same kernel and see the same Unix sockets.
+// Equal for processes that run on the same kernel, see the same Unix sockets, and are the same user's.
 std::string host_identity() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot);
-  struct stat status {};
-  if (boot.empty() || ::stat("/proc/self/ns/net", &status) < 0) return "";
-  return fmt::format("{}.{}", boot, status.st_ino);
+  struct stat network {
+  }, users{};
+  if (boot.empty() || ::stat("/proc/self/ns/net", &network) < 0 || ::stat("/proc/self/ns/user", &users) < 0) return "";
+  return fmt::format("{}.{}.{}.{}", boot, network.st_ino, users.st_ino, ::geteuid());
 }
 
 sockaddr_un abstract_address(const std::string& name, socklen_t& length) {
@@ -156,7 +157,23 @@ Neighbourhood meet_neighbours(Store& store, int rank, int size, TimePoint deadli
   std::size_t others = local.size() - 1;
   std::size_t capacity = std::clamp(std::bit_floor(kInboxBudget / others), kMinRing, kMaxRing);
   std::size_t bytes = Inbox::footprint(others, capacity);
-  result.inbox = Inbox(SharedMemory::create(bytes), others, capacity, true);
+  std::string trouble;
+  try {
+    result.inbox = Inbox(SharedMemory::create(bytes), others, capacity, true);
+  } catch (const Error& error) {
+    trouble = error.message();
+    log::warning(
+        "{} bytes to share with the {} other processes of this host can't be had ({}): they talk over the "
+        "network's transport",
+        bytes, others, trouble);
+  }
+  store.set(fmt::format("{}/memory/{}", prefix, rank), trouble.empty() ? "yes" : "no");
+  if (!trouble.empty()) return result;
+  std::map<int, std::string> willing;
+  for (const auto& [peer, socket_name] : local) {
+    if (peer == rank || store.get(fmt::format("{}/memory/{}", prefix, peer), deadline) == "yes")
+      willing[peer] = socket_name;
+  }
 
   auto index_of = [&](int sender, int receiver) {  // of the sender's ring in the receiver's inbox
     auto place = static_cast<std::size_t>(std::distance(local.begin(), local.find(sender)));
@@ -168,12 +185,12 @@ Neighbourhood meet_neighbours(Store& store, int rank, int size, TimePoint deadli
   };
   // Connecting and sending never wait; then the higher ranks' memory comes, and the lower ranks' answers.
   std::map<int, Socket> lower;
-  for (const auto& [peer, socket_name] : local) {
+  for (const auto& [peer, socket_name] : willing) {
     if (peer >= rank) break;
     lower[peer] = connect_to(socket_name, peer);
     send_memory(lower[peer], mine, result.inbox.fd());
   }
-  auto higher = static_cast<std::size_t>(std::distance(local.upper_bound(rank), local.end()));
+  auto higher = static_cast<std::size_t>(std::distance(willing.upper_bound(rank), willing.end()));
   while (result.neighbours.size() < higher) {
     if (!await(listener.fd, deadline)) {
       throw_error(ErrorCode::timeout, "connect", "{} processes on this host have not sent their memory in time",
@@ -186,7 +203,7 @@ Neighbourhood meet_neighbours(Store& store, int rank, int size, TimePoint deadli
       log::debug("a connection to the shared memory's socket is none of this gang's: dropped");
       continue;
     }
-    if (theirs.rank <= rank || !local.count(theirs.rank) || result.neighbours.count(theirs.rank)) {
+    if (theirs.rank <= rank || !willing.count(theirs.rank) || result.neighbours.count(theirs.rank)) {
       ::close(fd);
       throw_error(ErrorCode::peer, "connect", "a process on this host says it is process {}", theirs.rank);
     }

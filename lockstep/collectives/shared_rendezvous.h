@@ -23,7 +23,7 @@ struct Neighbourhood {
 };
 
 // Every process of the gang calls this. Processes that can't share memory, or are alone on their host, have no
-// neighbours. Throws Error(timeout) naming who has not come, Error(peer) if a neighbour is not what it says.
+// neighbours (with a warning if it got no memory). Error(timeout) names who has not come, Error(peer) who is another.
 Neighbourhood meet_neighbours(Store& store, int rank, int size, TimePoint deadline, const std::string& prefix);
 
 }  // namespace lockstep::collectives

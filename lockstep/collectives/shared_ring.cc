@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,7 +37,15 @@ SharedMemory SharedMemory::create(std::size_t bytes) {
   SharedMemory memory;
   memory.fd_ = ::memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memory.fd_ < 0) fail("memfd_create");
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
+    throw_error(ErrorCode::io, "shared memory", "files may have {} bytes here (ulimit -f)", limit.rlim_cur);
+  }
   if (::ftruncate(memory.fd_, static_cast<off_t>(bytes)) < 0) fail("ftruncate");
+  // Pages that are not there when they are first touched would end the process.
+  while (::fallocate(memory.fd_, 0, 0, static_cast<off_t>(bytes)) < 0) {
+    if (errno != EINTR) fail("fallocate");
+  }
   // Nobody can take away pages that another process uses.
   if (::fcntl(memory.fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) fail("F_ADD_SEALS");
   return map(std::exchange(memory.fd_, -1), bytes);

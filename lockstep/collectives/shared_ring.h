@@ -17,7 +17,7 @@ namespace lockstep::collectives {
 class SharedMemory {
  public:
   SharedMemory() = default;
-  static SharedMemory create(std::size_t bytes);       // Error(io) if the system refuses
+  static SharedMemory create(std::size_t bytes);       // Error(io) if the system has not as much for us
   static SharedMemory map(int fd, std::size_t bytes);  // takes the descriptor; Error(io) if it is smaller
   SharedMemory(SharedMemory&& o) noexcept { swap(o); }
   SharedMemory& operator=(SharedMemory&& o) noexcept {

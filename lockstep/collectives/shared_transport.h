@@ -1,7 +1,8 @@
 // Adds shared memory between the processes of one host to another transport.
 //
 // Frames to a process of the same host go through a ring in its memory and are read there by a thread of ours. All
-// other frames, and the news that a peer is gone, come by the transport below.
+// other frames, and the news that a peer is gone, come by the transport below. The memory has no name, so nothing
+// stays behind whoever dies. A process that gets none keeps to the transport below, with a warning.
 #pragma once
 
 #include <memory>

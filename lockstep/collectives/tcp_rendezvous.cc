@@ -79,46 +79,6 @@ Socket connect_to(const SocketAddress& address) {
   return socket;
 }
 
-std::string random_token() {
-  std::array<unsigned char, 32> bytes;
-  LS_CHECK(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
-}
-
-// "10.0.0.7 41231"
-std::string publish(const SocketAddress& address) {
-  char host[NI_MAXHOST], service[NI_MAXSERV];
-  int code = ::getnameinfo(reinterpret_cast<const sockaddr*>(&address.storage), address.length, host, sizeof(host),
-                           service, sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV);
-  if (code != 0) throw_error(ErrorCode::distributed, "connect", "getnameinfo: {}", ::gai_strerror(code));
-  return fmt::format("{} {}", host, service);
-}
-
-SocketAddress parse(const std::string& text) {
-  auto space = text.find(' ');
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  if (space == std::string::npos ||
-      ::getaddrinfo(text.substr(0, space).c_str(), text.c_str() + space + 1, &hints, &found) != 0) {
-    throw_error(ErrorCode::distributed, "connect", "a peer has published the address '{}', which is none", text);
-  }
-  SocketAddress address;
-  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
-  address.length = found->ai_addrlen;
-  ::freeaddrinfo(found);
-  return address;
-}
-
-std::string get_from(Store& store, const std::string& key, TimePoint deadline, int process, const Describe& describe) {
-  try {
-    return store.get(key, deadline);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::timeout) throw;
-    throw_error(ErrorCode::timeout, "connect", "{} has not published its address in time", describe(process));
-  }
-}
-
 // One step of the handshake on a socket that is ready. True: it is complete. Throws nothing: a broken socket is closed.
 bool advance(Pending& p) {
   if (p.connecting) {
@@ -155,8 +115,8 @@ bool advance(Pending& p) {
 
 class Rendezvous {
  public:
-  Rendezvous(int rank, int size, std::string token, const Describe& describe)
-      : rank_(rank), size_(size), token_(std::move(token)), describe_(describe), fds_(size) {}
+  Rendezvous(int rank, int size, std::string token, Store& store)
+      : rank_(rank), size_(size), token_(std::move(token)), store_(store), fds_(size) {}
 
   void await(Socket listener, std::vector<Pending> connecting, TimePoint deadline) {
     pending_ = std::move(connecting);
@@ -252,19 +212,58 @@ class Rendezvous {
   [[noreturn]] void give_up() const {
     std::vector<std::string> missing;
     for (int peer = 0; peer < size_; ++peer) {
-      if (peer != rank_ && fds_[peer].fd < 0) missing.push_back(describe_(peer));
+      if (peer != rank_ && fds_[peer].fd < 0) missing.push_back(store_.describe(peer));
     }
     throw_error(ErrorCode::timeout, "connect", "no connection in time with {}", fmt::join(missing, "; "));
   }
 
   int rank_, size_, missing_ = 0;
   std::string token_;
-  const Describe& describe_;
+  Store& store_;
   std::vector<Socket> fds_;
   std::vector<Pending> pending_;
 };
 
 }  // namespace
+
+std::string random_token() {
+  std::array<unsigned char, 32> bytes;
+  LS_CHECK(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+std::string publish(const SocketAddress& address) {
+  char host[NI_MAXHOST], service[NI_MAXSERV];
+  int code = ::getnameinfo(reinterpret_cast<const sockaddr*>(&address.storage), address.length, host, sizeof(host),
+                           service, sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV);
+  if (code != 0) throw_error(ErrorCode::distributed, "connect", "getnameinfo: {}", ::gai_strerror(code));
+  return fmt::format("{} {}", host, service);
+}
+
+SocketAddress parse_published(const std::string& text) {
+  auto space = text.find(' ');
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  if (space == std::string::npos ||
+      ::getaddrinfo(text.substr(0, space).c_str(), text.c_str() + space + 1, &hints, &found) != 0) {
+    throw_error(ErrorCode::distributed, "connect", "a peer has published the address '{}', which is none", text);
+  }
+  SocketAddress address;
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
+  address.length = found->ai_addrlen;
+  ::freeaddrinfo(found);
+  return address;
+}
+
+std::string get_from(Store& store, const std::string& key, TimePoint deadline, int process) {
+  try {
+    return store.get(key, deadline);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::timeout) throw;
+    throw_error(ErrorCode::timeout, "connect", "{} has not published its address in time", store.describe(process));
+  }
+}
 
 std::string SocketAddress::text() const {
   char host[NI_MAXHOST], service[NI_MAXSERV];
@@ -273,6 +272,15 @@ std::string SocketAddress::text() const {
     return "unknown address";
   }
   return storage.ss_family == AF_INET6 ? fmt::format("[{}]:{}", host, service) : fmt::format("{}:{}", host, service);
+}
+
+void SocketAddress::set_port(int port) {
+  auto in_network_order = htons(static_cast<std::uint16_t>(port));
+  if (storage.ss_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port = in_network_order;
+  } else {
+    reinterpret_cast<sockaddr_in*>(&storage)->sin_port = in_network_order;
+  }
 }
 
 SocketAddress peer_address(int fd) {
@@ -306,19 +314,18 @@ std::string address_towards(const std::string& host) {
 }
 
 std::vector<int> connect_all(Store& store, int rank, int size, TimePoint deadline, SocketAddress bind,
-                             const std::string& prefix, const Describe& given) {
-  Describe describe = given ? given : [](int process) { return fmt::format("process {}", process); };
+                             const std::string& prefix) {
   Socket listener = listen_on(bind);
   if (rank == 0) store.set(prefix + "/token", random_token());
   store.set(fmt::format("{}/address/{}", prefix, rank), publish(bind));
-  Rendezvous rendezvous(rank, size, get_from(store, prefix + "/token", deadline, 0, describe), describe);
+  Rendezvous rendezvous(rank, size, get_from(store, prefix + "/token", deadline, 0), store);
   std::vector<Pending> connecting;
   for (int peer = 0; peer < rank; ++peer) {
     Pending p;
     p.peer = peer;
     p.mine = rendezvous.hello(peer);
     std::string key = fmt::format("{}/address/{}", prefix, peer);
-    p.socket = connect_to(parse(get_from(store, key, deadline, peer, describe)));
+    p.socket = connect_to(parse_published(get_from(store, key, deadline, peer)));
     p.connecting = true;
     connecting.push_back(std::move(p));
   }

@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,15 +16,26 @@ struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t length = 0;
   std::string text() const;  // "10.0.0.7:41231"
+  void set_port(int port);
 };
 
 // A connected, non-blocking socket per process, in rank order; -1 for `rank` itself. Each process listens on `bind`
 // (whose port is chosen by the system), publishes that under `prefix`, and connects to those of lower rank. Connections
-// that do not show the gang's token are dropped. `describe`: GlooOptions.
-using Describe = std::function<std::string(int process)>;
+// that do not show the gang's token are dropped.
 std::vector<int> connect_all(Store& store, int rank, int size, TimePoint deadline, SocketAddress bind,
-                             const std::string& prefix, const Describe& describe = {});
+                             const std::string& prefix);
 SocketAddress peer_address(int fd);
+// "10.0.0.7 41231", as it stands in the store. Throws Error(distributed) for a text that is no address.
+std::string publish(const SocketAddress& address);
+SocketAddress parse_published(const std::string& text);
+// What `process` has published; Error(timeout) that names it.
+std::string get_from(Store& store, const std::string& key, TimePoint deadline, int process);
+// 32 random bytes, hexadecimal.
+std::string random_token();
+// The address that this machine listens on for an address or host name, an interface (either may be empty), or with
+// neither the one from which `towards` is reached; the loopback address without that. Its port is 0. Throws
+// Error(distributed).
+SocketAddress listen_address(const std::string& address, const std::string& interface, const std::string& towards);
 // The local address from which `host` is reached. Throws Error(distributed).
 std::string address_towards(const std::string& host);
 

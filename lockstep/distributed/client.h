@@ -21,6 +21,7 @@
 #include "lockstep/distributed/failure.h"
 #include "lockstep/distributed/identity.h"
 #include "lockstep/distributed/membership.h"
+#include "lockstep/support/tls.h"
 
 namespace lockstep::distributed {
 
@@ -32,6 +33,7 @@ struct ClientOptions {
   int num_processes = 1;
   Identity identity = local_identity();
   std::string token;
+  std::optional<Tls> tls;
   Milliseconds initialization_timeout = std::chrono::seconds(300);
   Milliseconds heartbeat_timeout = std::chrono::seconds(100);  // the coordinator's counts once connected
   Milliseconds progress_interval = std::chrono::seconds(5);    // of the lines that say who has not joined yet

@@ -3,6 +3,7 @@
 #include "lockstep/distributed/address.h"
 #include "lockstep/distributed/client_impl.h"
 #include "lockstep/distributed/coordinator.h"
+#include "lockstep/distributed/tls.h"
 #include "lockstep/support/log.h"
 
 namespace lockstep::distributed {
@@ -12,6 +13,7 @@ namespace {
 constexpr Milliseconds first_pause{20};
 constexpr Milliseconds longest_pause{1000};
 constexpr Milliseconds probe_time{2000};
+constexpr Milliseconds tls_time{1000};  // for an answer that tells what is wrong
 constexpr Milliseconds inquiry_time{2000};
 constexpr Milliseconds welcome_time{10000};
 constexpr std::size_t most_named = 16;
@@ -69,9 +71,16 @@ std::string Client::Impl::joined_and_missing() {
                      names.empty() ? "none" : names, process_ranges(missing));
 }
 
+void Client::Impl::check_tls() const {
+  std::string error;
+  for (auto& endpoint : resolve(parse_address(address_, "initialize"), error))
+    if (std::string why = tls_trouble(endpoint, options_.tls, tls_time); !why.empty())
+      throw_error(ErrorCode::distributed, "initialize", "no TLS with the coordinator at {}: {}.", address_, why);
+}
+
 bool Client::Impl::try_register(const std::string& target, Time began, Time deadline, Time& next_progress,
                                 std::string& reason) {
-  rpc_ = std::make_unique<Rpc>(target, options_.token);
+  rpc_ = std::make_unique<Rpc>(target, options_.token, options_.tls);
   coordination::RegisterRequest request;
   request.set_protocol(coordinator::protocol_version);
   request.set_process_id(options_.process_id);
@@ -125,11 +134,11 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
       throw Stranger(
           fmt::format("the server at {} is not a lockstep coordinator; another program listens there", address_));
     case RpcResult::denied:
-      throw Stranger(fmt::format(
-          "the coordinator at {} refuses this process: {}. LOCKSTEP_TOKEN has to be the same on every process.",
-          address_, result.message));
+      throw Stranger(fmt::format("the coordinator at {} refuses this process: {}.", address_, result.message));
     default:
       reason = result.message;
+      lock.unlock();
+      check_tls();
       return false;
   }
   if (response.problem().code() == Problem::LEFT) {  // a gang that is about to make room for this one

@@ -111,6 +111,8 @@ class Client::Impl {
                 std::string& reason);
   // True: registered. False: the connection failed, for this reason; try again.
   bool try_register(const std::string& target, Time began, Time deadline, Time& next_progress, std::string& reason);
+  // After a failed connection: Error(distributed) if TLS can never succeed.
+  void check_tls() const;
   std::string joined_and_missing();
   void progress(const std::string& text) const;
 

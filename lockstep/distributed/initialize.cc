@@ -87,11 +87,14 @@ Place find_own_place(const InitializeOptions& options) {
 
 Channel join(const Place& place, const InitializeOptions& given, bool recoverable) {
   std::string token = token_of(given);
+  std::optional<Tls> tls = load_tls(given.tls);
+  set_process_tls(tls);
   ClientOptions options{.address = place.address,
                         .process_id = place.id,
                         .num_processes = place.count,
                         .identity = identity_of(place),
                         .token = token,
+                        .tls = tls,
                         .initialization_timeout = given.initialization_timeout,
                         .heartbeat_timeout = given.heartbeat_timeout,
                         .on_failure = [](const Failure& failure) { fail(failure); },
@@ -108,7 +111,8 @@ Channel join(const Place& place, const InitializeOptions& given, bool recoverabl
                                                                .num_processes = place.count,
                                                                .heartbeat_timeout = given.heartbeat_timeout,
                                                                .recoverable = recoverable,
-                                                               .token = token});
+                                                               .token = token,
+                                                               .tls = tls});
   channel.client = std::make_unique<Client>(std::move(options));
   try {
     channel.client->connect();

@@ -20,6 +20,7 @@
 
 #include "lockstep/distributed/failure.h"
 #include "lockstep/distributed/membership.h"
+#include "lockstep/distributed/tls.h"
 
 namespace lockstep::distributed {
 
@@ -40,6 +41,7 @@ struct InitializeOptions {
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(100);  // process 0's counts
   std::chrono::milliseconds shutdown_timeout = std::chrono::seconds(300);
   std::string token;  // a secret that all processes share; by default LOCKSTEP_TOKEN, or the file LOCKSTEP_TOKEN_FILE
+  TlsFiles tls;       // by default LOCKSTEP_TLS_CERT, _KEY, _CA, _NAME; with none of them connections are not encrypted
   // Whether a failure of the gang ends this process, and how long after it was noticed (health.h).
   bool exit_on_failure = true;
   std::chrono::milliseconds failure_grace = std::chrono::seconds(2);

@@ -4,7 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "lockstep/distributed/coordination.grpc.pb.h"
-#include "lockstep/distributed/handover.h"
+#include "lockstep/support/handover.h"
 
 namespace lockstep::distributed {
 
@@ -59,7 +59,8 @@ struct Rpc::Impl {
   }
 };
 
-Rpc::Rpc(const std::string& target, std::string token) : impl_(std::make_unique<Impl>()) {
+Rpc::Rpc(const std::string& target, std::string token, const std::optional<Tls>& tls)
+    : impl_(std::make_unique<Impl>()) {
   // Debian builds Abseil with its deadlock detector on, which costs every lock a search.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::ChannelArguments arguments;
@@ -69,8 +70,13 @@ Rpc::Rpc(const std::string& target, std::string token) : impl_(std::make_unique<
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
   impl_->token = std::move(token);
-  impl_->stub =
-      CoordinationService::NewStub(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments));
+  auto credentials = grpc::InsecureChannelCredentials();
+  if (tls) {
+    credentials = grpc::SslCredentials(
+        {.pem_root_certs = tls->ca, .pem_private_key = tls->key, .pem_cert_chain = tls->certificate});
+    arguments.SetSslTargetNameOverride(tls->name);
+  }
+  impl_->stub = CoordinationService::NewStub(grpc::CreateCustomChannel(target, credentials, arguments));
 }
 Rpc::~Rpc() = default;
 

@@ -7,9 +7,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lockstep/distributed/coordination.pb.h"
+#include "lockstep/support/tls.h"
 
 namespace lockstep::distributed {
 
@@ -41,7 +43,7 @@ class RpcContext {
 class Rpc {
  public:
   // `target` as gRPC wants it: "ipv4:127.0.0.1:1234". The connection is made by the first call.
-  Rpc(const std::string& target, std::string token);
+  Rpc(const std::string& target, std::string token, const std::optional<Tls>& tls = {});
   ~Rpc();
   Rpc(const Rpc&) = delete;
   Rpc& operator=(const Rpc&) = delete;

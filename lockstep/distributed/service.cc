@@ -12,8 +12,8 @@
 #include "lockstep/distributed/address.h"
 #include "lockstep/distributed/coordination.grpc.pb.h"
 #include "lockstep/distributed/coordinator.h"
-#include "lockstep/distributed/handover.h"
 #include "lockstep/support/error.h"
+#include "lockstep/support/handover.h"
 #include "lockstep/support/log.h"
 
 namespace lockstep::distributed {
@@ -36,11 +36,12 @@ std::uint64_t random_number() {
   return std::uint64_t{random()} << 32 | random();
 }
 
-bool equal_in_constant_time(std::string_view a, std::string_view b) {
-  unsigned difference = a.size() != b.size();
-  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  return difference == 0;
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const std::optional<Tls>& tls) {
+  if (!tls) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = tls->ca;
+  options.pem_key_cert_pairs.push_back({tls->key, tls->certificate});
+  return grpc::SslServerCredentials(options);
 }
 
 }  // namespace
@@ -52,6 +53,7 @@ class Service::Impl final : public CoordinationService::CallbackService {
  public:
   explicit Impl(const ServiceOptions& options)
       : token_(options.token),
+        tls_name_(options.tls ? options.tls->name : ""),
         coordinator_({.num_processes = options.num_processes,
                       .incarnation = random_number(),
                       .heartbeat_timeout = options.heartbeat_timeout,
@@ -62,17 +64,18 @@ class Service::Impl final : public CoordinationService::CallbackService {
     check_bindable(address, "initialize");
     std::string error;
     auto endpoints = resolve(address, error);
-    if (options.token.empty() && options.num_processes > 1 && !endpoints.empty() && !endpoints.front().loopback)
+    if (options.token.empty() && !options.tls && options.num_processes > 1 && !endpoints.empty() &&
+        !endpoints.front().loopback)
       log::warning(
           "the coordinator listens on {} without a token: whoever reaches the port can join or end the gang. Set "
-          "LOCKSTEP_TOKEN to the same secret on every process.",
+          "LOCKSTEP_TOKEN to the same secret on every process, or use TLS (LOCKSTEP_TLS_CERT).",
           address.text());
     grpc::ServerBuilder builder;
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.SetMaxReceiveMessageSize(-1);
     builder.SetMaxSendMessageSize(-1);
     builder.AddListeningPort(endpoints.empty() ? address.text() : endpoints.front().numeric,
-                             grpc::InsecureServerCredentials(), &port_);
+                             credentials_of(options.tls), &port_);
     builder.RegisterService(this);
     give();
     server_ = builder.BuildAndStart();
@@ -204,8 +207,8 @@ class Service::Impl final : public CoordinationService::CallbackService {
     take();
     opened();
     auto* stream = new Stream(*this, request->caller().process_id());
-    if (!allowed(*context)) {
-      stream->refuse({grpc::StatusCode::PERMISSION_DENIED, wrong_token});
+    if (const char* why = objection(*context)) {
+      stream->refuse({grpc::StatusCode::PERMISSION_DENIED, why});
       return stream;
     }
     Outbox out;
@@ -218,8 +221,6 @@ class Service::Impl final : public CoordinationService::CallbackService {
   }
 
  private:
-  static constexpr const char* wrong_token = "the token is not the coordinator's";
-
   // A unary call from its arrival to its end.
   template <class Response>
   class Held final : public grpc::ServerUnaryReactor, public CallFor<Response> {
@@ -334,11 +335,24 @@ class Service::Impl final : public CoordinationService::CallbackService {
     drained_.notify_all();
   }
 
-  bool allowed(const grpc::CallbackServerContext& context) const {
-    if (token_.empty()) return true;
+  // Why the caller is not let in; null: it is.
+  const char* objection(const grpc::CallbackServerContext& context) const {
+    if (!tls_name_.empty()) {
+      auto texts = [peer = context.auth_context()](const char* property) {
+        std::vector<std::string> all;
+        for (const grpc::string_ref& text : peer->FindPropertyValues(property))
+          all.emplace_back(text.data(), text.size());
+        return all;
+      };
+      auto common_names = texts(GRPC_X509_CN_PROPERTY_NAME);
+      if (!carries_name(texts(GRPC_PEER_DNS_PROPERTY_NAME), common_names.empty() ? "" : common_names[0], tls_name_))
+        return "its certificate does not have the coordinator's LOCKSTEP_TLS_NAME";
+    }
+    if (token_.empty()) return nullptr;
     auto it = context.client_metadata().find("lockstep-token");
-    return it != context.client_metadata().end() &&
-           equal_in_constant_time({it->second.data(), it->second.size()}, token_);
+    bool right =
+        it != context.client_metadata().end() && equal_in_constant_time({it->second.data(), it->second.size()}, token_);
+    return right ? nullptr : "the token is not the coordinator's: LOCKSTEP_TOKEN has to be the same on every process";
   }
 
   // Gives the call to `handle`, which either puts it in the outbox or lets the coordinator keep it.
@@ -348,9 +362,9 @@ class Service::Impl final : public CoordinationService::CallbackService {
     take();
     opened();
     auto* call = new Held<Response>(*this);
-    if (!allowed(*context)) {
+    if (const char* why = objection(*context)) {
       give();
-      call->Finish({grpc::StatusCode::PERMISSION_DENIED, wrong_token});
+      call->Finish({grpc::StatusCode::PERMISSION_DENIED, why});
       return call;
     }
     Outbox out;
@@ -396,7 +410,7 @@ class Service::Impl final : public CoordinationService::CallbackService {
     }
   }
 
-  const std::string token_;
+  const std::string token_, tls_name_;
   int port_ = 0;
   std::mutex mutex_;
   std::condition_variable wake_, drained_;

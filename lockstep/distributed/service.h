@@ -3,7 +3,10 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+
+#include "lockstep/support/tls.h"
 
 namespace lockstep::distributed {
 
@@ -13,6 +16,7 @@ struct ServiceOptions {
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(100);
   bool recoverable = false;  // goes on without processes that die, except process 0
   std::string token;         // if set, every call has to carry it
+  std::optional<Tls> tls;    // if set, only who has a certificate of the gang is let in, and all is encrypted
 };
 
 // Thread-safe. Blocked calls hold no thread. Throws Error(distributed) if it can't listen.

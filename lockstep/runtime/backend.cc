@@ -12,6 +12,7 @@
 #include "lockstep/runtime/cpu_features.h"
 #include "lockstep/runtime/gang.h"
 #include "lockstep/runtime/platforms.h"
+#include "lockstep/runtime/transports.h"
 #include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 #include "lockstep/support/log.h"
@@ -59,6 +60,7 @@ struct InstallHooks {
       bool may_differ = mixed != nullptr && std::string_view(mixed) == "1";
       if (platform_choices().front().platform == "cpu")
         out["CPU features (LOCKSTEP_MIXED_CPUS=1 lets them differ)"] = may_differ ? "any" : local_cpu_features();
+      out.merge(transport_settings());
       return out;
     };
     distributed::set_runtime_hooks(hooks);

@@ -12,10 +12,6 @@
 #include <set>
 #include <utility>
 
-#include "lockstep/collectives/gloo_transport.h"
-#include "lockstep/collectives/local_transport.h"
-#include "lockstep/collectives/store.h"
-#include "lockstep/distributed/address.h"
 #include "lockstep/distributed/agreement.h"
 #include "lockstep/distributed/client.h"
 #include "lockstep/distributed/health.h"
@@ -24,6 +20,7 @@
 #include "lockstep/distributed/phase.h"
 #include "lockstep/runtime/backend.h"
 #include "lockstep/runtime/collective_handler.h"
+#include "lockstep/runtime/transports.h"
 #include "lockstep/support/config.h"
 #include "lockstep/support/error.h"
 
@@ -31,17 +28,6 @@ namespace lockstep::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-class ControlStore final : public collectives::Store {
- public:
-  void set(const std::string& key, const std::string& value) override {
-    distributed::client().set("lockstep/transport/" + key, value, true);
-  }
-  std::string get(const std::string& key, Clock::time_point deadline) override {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    return distributed::client().get("lockstep/transport/" + key, std::max(left, std::chrono::milliseconds(1)));
-  }
-};
 
 }  // namespace
 
@@ -77,25 +63,17 @@ void fail_as_stalled(const Error& error) {
   distributed::client().report_error(distributed::FailureKind::stalled, error.what());
 }
 
-// "process 1 (host, pid 12), last in 'compiling jit(step)'"
-std::string last_seen(int process) {
-  try {
-    for (const distributed::TaskInfo& t : distributed::client().tasks())
-      if (t.process == process)
-        return fmt::format("process {} ({}, pid {}), last in '{}'", process, t.identity.host, t.identity.pid, t.phase);
-  } catch (const Error&) {  // the gang is failing
-  }
-  return fmt::format("process {}", process);
-}
-
 // Waits until all are about to connect, since who does not come can then be asked what it is doing.
-std::unique_ptr<collectives::Transport> connect(const collectives::GlooOptions& options) {
-  Backend& b = backend();
-  ControlStore store;
+std::unique_ptr<collectives::Transport> connect() {
+  auto deadline = [] { return Clock::now() + collective_timeout(); };
+  if (backend().process_count() == 1) return connect_processes(deadline());
+  for (const distributed::Failure& lost : distributed::losses())
+    throw_error(ErrorCode::distributed, "connect",
+                "the processes were not connected for their first program over a mesh yet, and now cannot be: {}",
+                lost.message);
   try {
     distributed::client().barrier("lockstep/connect", collective_timeout());
-    return collectives::connect_gloo(store, b.process_index(), b.process_count(), Clock::now() + collective_timeout(),
-                                     options);
+    return connect_processes(deadline());
   } catch (const Error& e) {
     if (e.code() != ErrorCode::timeout) throw;
     Error error(e.code(), "connect", "no connection of all processes for their collectives: " + e.message());
@@ -123,23 +101,7 @@ std::unique_ptr<collectives::Engine> make_engine() {
         distributed::fail({distributed::FailureKind::stalled, {}, error.what()});
       };
   }
-  std::unique_ptr<collectives::Transport> transport;
-  if (b.process_count() == 1) {
-    transport = collectives::LocalFabric(1).transport(0);
-  } else {
-    collectives::GlooOptions gloo;
-    gloo.describe = last_seen;
-    auto& members = distributed::client().members();
-    bool one_host = std::all_of(members.begin(), members.end(),
-                                [&](const auto& m) { return m.machine == members.front().machine; });
-    if (one_host)
-      gloo.address = "127.0.0.1";
-    else  // the address by which this machine reaches the coordinator's reaches this machine
-      gloo.towards =
-          distributed::parse_address(distributed::client().coordinator_address(), "distributed::initialize").host;
-    transport = connect(gloo);
-  }
-  return std::make_unique<collectives::Engine>(std::move(transport), options);
+  return std::make_unique<collectives::Engine>(connect(), options);
 }
 
 // The peers may still be waiting for what this process has launched.

@@ -179,7 +179,8 @@ TEST_P(DivergenceTest, ThousandsOfEqualLaunchesInAnyTiming) {
   EXPECT_EQ(told_, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fabrics, DivergenceTest, ::testing::Values(Fabric::local, Fabric::gloo, Fabric::shared),
+INSTANTIATE_TEST_SUITE_P(Fabrics, DivergenceTest,
+                         ::testing::Values(Fabric::local, Fabric::gloo, Fabric::shared, Fabric::grpc, Fabric::grpc_tls),
                          [](const auto& info) { return to_string(info.param); });
 
 }  // namespace

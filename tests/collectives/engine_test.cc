@@ -222,7 +222,9 @@ INSTANTIATE_TEST_SUITE_P(Gangs, EngineTest,
                                            Shape{Fabric::local, 4, 2, false}, Shape{Fabric::gloo, 2, 1, false},
                                            Shape{Fabric::gloo, 2, 2, false}, Shape{Fabric::gloo, 3, 2, true},
                                            Shape{Fabric::gloo, 4, 1, false}, Shape{Fabric::shared, 2, 1, false},
-                                           Shape{Fabric::shared, 2, 2, true}, Shape{Fabric::shared, 4, 2, false}),
+                                           Shape{Fabric::shared, 2, 2, true}, Shape{Fabric::shared, 4, 2, false},
+                                           Shape{Fabric::grpc, 2, 1, false}, Shape{Fabric::grpc, 3, 2, true},
+                                           Shape{Fabric::grpc_tls, 4, 1, false}),
                          shape_name);
 
 }  // namespace

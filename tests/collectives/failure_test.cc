@@ -333,7 +333,8 @@ TEST_P(FailureTest, SnapshotAndStatistics) {
   EXPECT_TRUE(g.engines[0]->snapshot().empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Fabrics, FailureTest, ::testing::Values(Fabric::local, Fabric::gloo, Fabric::shared),
+INSTANTIATE_TEST_SUITE_P(Fabrics, FailureTest,
+                         ::testing::Values(Fabric::local, Fabric::gloo, Fabric::shared, Fabric::grpc, Fabric::grpc_tls),
                          [](const auto& info) { return to_string(info.param); });
 
 TEST(CutTest, ABrokenConnectionEndsItsCommunicatorsOnly) {

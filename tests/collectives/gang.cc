@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <complex>
 
+#include "tests/support/certificates.h"
+
 namespace lockstep::collectives::testing {
 
 Array make_array(DType dtype, std::vector<std::int64_t> dims) {
@@ -12,7 +14,8 @@ Array make_array(DType dtype, std::vector<std::int64_t> dims) {
 }
 
 const char* to_string(Fabric fabric) {
-  return fabric == Fabric::local ? "Local" : fabric == Fabric::gloo ? "Gloo" : "Shared";
+  constexpr const char* names[] = {"Local", "Gloo", "Shared", "Grpc", "GrpcTls"};
+  return names[static_cast<int>(fabric)];
 }
 
 std::vector<std::unique_ptr<Transport>> make_transports(Fabric fabric, int processes) {
@@ -27,6 +30,12 @@ std::vector<std::unique_ptr<Transport>> make_transports(Fabric fabric, int proce
   for (int rank = 0; rank < processes; ++rank) {
     threads.emplace_back([&, rank] {
       auto deadline = std::chrono::steady_clock::now() + kPatience;
+      if (fabric == Fabric::grpc || fabric == Fabric::grpc_tls) {
+        GrpcOptions options;
+        if (fabric == Fabric::grpc_tls) options.tls = gang_certificate();
+        transports[rank] = connect_grpc(store, rank, processes, deadline, options);
+        return;
+      }
       transports[rank] = connect_gloo(store, rank, processes, deadline, {});
       if (fabric == Fabric::shared) {
         transports[rank] = with_shared_memory(std::move(transports[rank]), store, deadline);

@@ -16,6 +16,7 @@
 
 #include "lockstep/collectives/engine.h"
 #include "lockstep/collectives/gloo_transport.h"
+#include "lockstep/collectives/grpc_transport.h"
 #include "lockstep/collectives/local_transport.h"
 #include "lockstep/collectives/shared_transport.h"
 #include "lockstep/collectives/store.h"
@@ -48,7 +49,7 @@ Array array_of(const std::vector<T>& values) {
   return a;
 }
 
-enum class Fabric { local, gloo, shared };
+enum class Fabric { local, gloo, shared, grpc, grpc_tls };
 const char* to_string(Fabric fabric);  // "Local"
 // The transports of a gang, all connected.
 std::vector<std::unique_ptr<Transport>> make_transports(Fabric fabric, int processes);

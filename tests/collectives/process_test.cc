@@ -1,10 +1,11 @@
-// Real processes over TCP, some of which are killed, stopped or leave.
+// Real processes over every transport between processes, some of which are killed, stopped or leave.
 //
 // A child is this program again: the test Child.Run, with its part in the environment. It says on its standard output
 // how its collectives ended.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 
 #include "tests/collectives/file_store.h"
 #include "tests/collectives/gang.h"
+#include "tests/support/certificates.h"
 
 namespace lockstep::collectives::testing {
 namespace {
@@ -24,19 +26,25 @@ using namespace std::chrono_literals;
 
 // Ranks as threads are what ThreadSanitizer is for; whole processes take minutes under it.
 #ifdef __SANITIZE_THREAD__
-#define PROCESS_TEST(name) TEST(ProcessTest, DISABLED_##name)
+#define PROCESS_TEST(name) TEST_P(ProcessTest, DISABLED_##name)
+#define MEMORY_TEST(name) TEST(SharedMemoryTest, DISABLED_##name)
 #else
-#define PROCESS_TEST(name) TEST(ProcessTest, name)
+#define MEMORY_TEST(name) TEST(SharedMemoryTest, name)
+#define PROCESS_TEST(name) TEST_P(ProcessTest, name)
 #endif
 
 class Children {
  public:
-  Children(int count, const std::string& what, double deadline_seconds = 60) {
+  Children(Fabric fabric, int count, const std::string& what, double deadline_seconds = 60) {
     std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
     directory_ = ::mkdtemp(pattern.data());
+    std::ofstream(directory_ + "/process.pem") << gang_certificate().certificate;
+    std::ofstream(directory_ + "/process.key") << gang_certificate().key;
+    std::ofstream(directory_ + "/process.ca") << gang_certificate().ca;
     for (int rank = 0; rank < count; ++rank) {
       pid_t pid = ::fork();
       if (pid == 0) {
+        ::setenv("CHILD_FABRIC", to_string(fabric), 1);
         ::setenv("CHILD_DIRECTORY", directory_.c_str(), 1);
         ::setenv("CHILD_RANK", std::to_string(rank).c_str(), 1);
         ::setenv("CHILD_SIZE", std::to_string(count).c_str(), 1);
@@ -90,6 +98,27 @@ class Children {
   std::vector<pid_t> pids_;
 };
 
+class ProcessTest : public ::testing::TestWithParam<Fabric> {};
+
+// The certificate that the test's process has made, for all of them.
+Tls certificate_in(const std::string& directory) {
+  std::string base = directory + "/process";
+  return {file_text(base + ".pem"), file_text(base + ".key"), file_text(base + ".ca"), "lockstep"};
+}
+
+std::unique_ptr<Transport> connect(const std::string& fabric, Store& store, const std::string& directory, int rank,
+                                   int size) {
+  auto deadline = std::chrono::steady_clock::now() + kPatience;
+  if (fabric.starts_with("Grpc")) {
+    GrpcOptions options;
+    if (fabric == to_string(Fabric::grpc_tls)) options.tls = certificate_in(directory);
+    return connect_grpc(store, rank, size, deadline, options);
+  }
+  auto transport = connect_gloo(store, rank, size, deadline, {});
+  return fabric == to_string(Fabric::shared) ? with_shared_memory(std::move(transport), store, deadline)
+                                             : std::move(transport);
+}
+
 void say(const std::string& line) { std::fprintf(stdout, "%s\n", line.c_str()), std::fflush(stdout); }
 
 TEST(Child, DISABLED_Run) {
@@ -102,7 +131,11 @@ TEST(Child, DISABLED_Run) {
   EngineOptions options;
   options.deadline = std::chrono::milliseconds(static_cast<int>(1000 * std::atof(std::getenv("CHILD_DEADLINE"))));
   options.report_grace = 300ms;
-  Engine engine(connect_gloo(store, rank, size, std::chrono::steady_clock::now() + kPatience, {}), options);
+  if (what == "poor" && rank == 1) {
+    rlimit few{4096, 4096};
+    ::setrlimit(RLIMIT_FSIZE, &few);
+  }
+  Engine engine(connect(std::getenv("CHILD_FABRIC"), store, directory, rank, size), options);
   Communicator mesh{kMesh, {}};
   CollectiveSpec spec{
       .op = CollectiveOp::all_reduce, .reduction = Reduction::add, .group_size = size, .name = "psum.1"};
@@ -128,14 +161,14 @@ TEST(Child, DISABLED_Run) {
     if (launch == 20) say("running");
     if (what == "leave" && rank == 1 && launch == 30) break;
     if (what == "exit" && rank == 1 && launch == 30) ::_exit(3);
-    if (what == "finish" && launch == 30) break;
+    if ((what == "finish" || what == "poor") && launch == 30) break;
   }
   say("ended");
 }
 
 PROCESS_TEST(AKilledPeerIsAnErrorWithinASecond) {
   for (const char* what : {"small", "large"}) {
-    Children children(3, what);
+    Children children(GetParam(), 3, what);
     for (int rank = 0; rank < 3; ++rank) children.await(rank, "running");
     children.signal(2, SIGKILL);
     EXPECT_LT(children.wait(0), 5);
@@ -150,7 +183,7 @@ PROCESS_TEST(AKilledPeerIsAnErrorWithinASecond) {
 }
 
 PROCESS_TEST(AStoppedPeerIsFoundByTheDeadline) {
-  Children children(3, "large", 3);
+  Children children(GetParam(), 3, "large", 3);
   for (int rank = 0; rank < 3; ++rank) children.await(rank, "running");
   children.signal(1, SIGSTOP);
   children.await(0, "ended");
@@ -162,7 +195,7 @@ PROCESS_TEST(AStoppedPeerIsFoundByTheDeadline) {
 
 PROCESS_TEST(APeerThatExitsOrLeavesIsNamed) {
   for (const char* what : {"exit", "leave"}) {
-    Children children(3, what);
+    Children children(GetParam(), 3, what);
     children.await(0, "ended");
     children.await(2, "ended");
     for (int rank : {0, 2}) {
@@ -173,13 +206,29 @@ PROCESS_TEST(APeerThatExitsOrLeavesIsNamed) {
 }
 
 PROCESS_TEST(AGangThatFinishesLeavesNoError) {
-  Children children(4, "finish");
+  Children children(GetParam(), 4, "finish");
   for (int rank = 0; rank < 4; ++rank) {
     children.wait(rank);
     EXPECT_THAT(children.text(rank), HasSubstr("ended"));
     EXPECT_THAT(children.text(rank), HasSubstr("PASSED"));
   }
 }
+
+MEMORY_TEST(AProcessThatGetsNoneWorksOnWithout) {
+  Children children(Fabric::shared, 3, "poor");
+  for (int rank = 0; rank < 3; ++rank) {
+    children.wait(rank);
+    EXPECT_THAT(children.text(rank), HasSubstr("PASSED"));
+    EXPECT_EQ(
+        children.text(rank).find("can't be had (files may have 4096 bytes here (ulimit -f))") != std::string::npos,
+        rank == 1)
+        << children.text(rank);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, ProcessTest,
+                         ::testing::Values(Fabric::gloo, Fabric::shared, Fabric::grpc, Fabric::grpc_tls),
+                         [](const auto& info) { return to_string(info.param); });
 
 }  // namespace
 }  // namespace lockstep::collectives::testing

@@ -207,7 +207,8 @@ INSTANTIATE_TEST_SUITE_P(Gangs, ProgramTest,
                          ::testing::Values(Shape{Fabric::local, 1, 2}, Shape{Fabric::local, 2, 2},
                                            Shape{Fabric::local, 4, 1}, Shape{Fabric::gloo, 2, 2},
                                            Shape{Fabric::gloo, 3, 1}, Shape{Fabric::gloo, 4, 2},
-                                           Shape{Fabric::shared, 2, 2}, Shape{Fabric::shared, 4, 1}),
+                                           Shape{Fabric::shared, 2, 2}, Shape{Fabric::shared, 4, 1},
+                                           Shape{Fabric::grpc, 2, 2}, Shape{Fabric::grpc_tls, 3, 1}),
                          [](const auto& info) {
                            return fmt::format("{}_{}x{}", to_string(info.param.fabric), info.param.processes,
                                               info.param.per_process);

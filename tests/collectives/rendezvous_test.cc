@@ -127,6 +127,8 @@ TEST(RendezvousTest, AddressesAndInterfaces) {
   EXPECT_EQ(message({.interface = "lo"}), "success");
   EXPECT_EQ(message({.towards = "127.0.0.1"}), "success");
   EXPECT_THAT(message({.address = "192.0.2.1"}), HasSubstr("cannot listen on 192.0.2.1"));
+  EXPECT_THAT(message({.address = std::string(70, 'a')}),
+              HasSubstr("neither an interface nor an address"));  // no name: looked up nowhere
   EXPECT_THAT(message({.interface = "nosuch0"}), HasSubstr("cannot listen on nosuch0"));
 }
 

@@ -90,6 +90,11 @@ class GangTest(unittest.TestCase):
     def test_without_the_hook(self):
         self.run_all(2, 2, LOCKSTEP_PARTITION_ROUTE="whole_compile")
 
+    def test_over_the_network(self):
+        """Without the memory that processes of one host share."""
+        self.run_all(2, 2, SOME, LOCKSTEP_SHARED_MEMORY="0")
+        self.run_all(2, 2, SOME, LOCKSTEP_SHARED_MEMORY="0", LOCKSTEP_TRANSPORT="grpc")
+
     def test_a_plugin_that_has_none(self):
         self.run_all(2, 2, SOME, LOCKSTEP_CPU_PLUGIN=WITHOUT_HOOK)
 

@@ -1,5 +1,6 @@
 // Objects pass through gRPC from one thread to another in an order that ThreadSanitizer can't see. give() before gRPC
-// gets one, take() where it comes back. Nothing without ThreadSanitizer. For rpc.cc and service.cc.
+// gets one, take() where it comes back. Nothing without ThreadSanitizer. For the files that touch gRPC, which
+// are compiled without it.
 #pragma once
 
 #ifdef LOCKSTEP_THREAD_SANITIZER
@@ -9,7 +10,7 @@ void __tsan_release(void* tag);
 }
 #endif
 
-namespace lockstep::distributed {
+namespace lockstep {
 
 #ifdef LOCKSTEP_THREAD_SANITIZER
 inline char handover_tag = 0;
@@ -20,4 +21,4 @@ inline void give() {}
 inline void take() {}
 #endif
 
-}  // namespace lockstep::distributed
+}  // namespace lockstep
