@@ -47,12 +47,12 @@ std::string Client::Impl::reach_coordinator(const Address& address, bool probing
   return "";
 }
 
-std::string Client::Impl::joined_and_missing() {
+std::string Client::Impl::joined_and_missing(RpcResult& result) {
   coordination::WatchTasksRequest request;
   request.set_version(-1);
   coordination::WatchTasksResponse response;
   RpcContext context;
-  RpcResult result = rpc_->call(context, Clock::now() + inquiry_time, request, &response);
+  result = rpc_->call(context, Clock::now() + inquiry_time, request, &response);
   if (result.code != RpcResult::ok) return "the coordinator does not answer: " + result.message;
   std::vector<int> joined, missing;
   std::string names;
@@ -110,12 +110,17 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
   while (!changed_.wait_until(lock, std::min(deadline, next_progress), [&] { return done; })) {
     lock.unlock();
     bool late = Clock::now() >= deadline;
-    std::string state = joined_and_missing();
+    RpcResult asked;
+    std::string state = joined_and_missing(asked);
     if (late) {
       timed_out = std::move(state);
       context.cancel();
       lock.lock();
       changed_.wait(lock, [&] { return done; });
+      if (asked.code == RpcResult::denied || asked.code == RpcResult::unimplemented) {
+        result = asked;
+        timed_out.clear();
+      }
       break;
     }
     progress(fmt::format("waiting for the other processes for {:.0f} s: {}", seconds(Clock::now() - began), state));

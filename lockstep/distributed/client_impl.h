@@ -113,7 +113,8 @@ class Client::Impl {
   bool try_register(const std::string& target, Time began, Time deadline, Time& next_progress, std::string& reason);
   // After a failed connection: Error(distributed) if TLS can never succeed.
   void check_tls() const;
-  std::string joined_and_missing();
+  // `result`: how asking went.
+  std::string joined_and_missing(RpcResult& result);
   void progress(const std::string& text) const;
 
   void run();

@@ -283,11 +283,16 @@ void Coordinator::listen(const coordination::ListenRequest& request, Listener* l
     listener->close(out);
     return;
   }
+  members_[process].heard = now;
+  welcome(process, listener, out);
+}
+
+void Coordinator::welcome(int process, Listener* listener, Outbox& out) {
   Member& member = members_[process];
   if (member.listener != nullptr) member.listener->close(out);
   member.listener = listener;
   member.lost_at = Time::max();
-  member.heard = now;
+  Event event;
   event.mutable_welcome();
   listener->send(event, out);
   if (failure_ || member.state == Task::FAILED) {
@@ -301,12 +306,7 @@ void Coordinator::welcome_early(int process, Outbox& out) {
   if (member.state != Task::WAITING && member.state != Task::CONNECTED) return;
   std::erase_if(early_, [&](const Early& early) {
     if (early.process != process || early.incarnation != member.incarnation) return false;
-    if (member.listener != nullptr) member.listener->close(out);
-    member.listener = early.listener;
-    member.lost_at = Time::max();
-    Event event;
-    event.mutable_welcome();
-    early.listener->send(event, out);
+    welcome(process, early.listener, out);
     return true;
   });
 }

@@ -64,6 +64,8 @@ class Coordinator {
   void compare_members(Time now);
   void refuse(std::string message, const std::vector<int>& processes, Time now);
   void settle_registration(Time now, Outbox& out);
+  // The process listens from now on.
+  void welcome(int process, Listener* listener, Outbox& out);
   void welcome_early(int process, Outbox& out);
   void reset(int process);
   void accept(Member& member, Time now, Outbox& out);

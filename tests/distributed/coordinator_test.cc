@@ -18,6 +18,32 @@ TEST_F(CoordinatorTest, RegistrationIsABarrier) {
   EXPECT_TRUE(join(1)->done) << "the same incarnation again";
 }
 
+TEST_F(CoordinatorTest, WhoBeginsToListenAfterAFailureHearsOfIt) {
+  start(3);
+  for (int p = 0; p < 3; ++p) join(p);
+  ReportErrorRequest report;
+  *report.mutable_caller() = caller(0);
+  report.mutable_failure()->set_kind(Failure::CRASHED);
+  report.mutable_failure()->set_message("out of cheese");
+  Outbox out;
+  gang_->report_error(report, kept<ReportErrorResponse>(0).get(), now_, out);
+  for (int p : {1, 2}) {  // one that does not know of its registration yet, and one that does
+    ListenRequest request;
+    *request.mutable_caller() = caller(p);
+    if (p == 1) request.mutable_caller()->set_service(0);
+    gang_->listen(request, &listeners_[p], now_, out);
+  }
+  gang_->stop("the coordinator (process 0) has ended", out);
+  out.run();
+  for (int p : {1, 2}) {
+    auto& events = listeners_[p].events;
+    ASSERT_EQ(events.size(), 3u);
+    EXPECT_TRUE(events[0].has_welcome());
+    EXPECT_THAT(events[1].failure().message(), HasSubstr("process 0 (host0, pid 100) failed: out of cheese"));
+    EXPECT_TRUE(events[2].has_refused());
+  }
+}
+
 TEST_F(CoordinatorTest, DifferentCountsAreRefusedOnEveryProcess) {
   start(2);
   auto a = join(0);
