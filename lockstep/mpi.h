@@ -26,12 +26,11 @@
 //   while nothing comes).
 // - from the first program over a mesh of several processes: one that reads from the other processes, and a pool that
 //   reduces and copies.
-// - from the first array on, gang or not: the PJRT plugin's pools (for CPUs sized by PJRT_NPROC or NPROC, by default
-// one
+// - from the first array on, gang or not: the PJRT plugin's pools (for CPUs sized by PJRT_NPROC or NPROC, by default a
 //   thread for each core).
 //
-// After shutdown() those of the first group are gone (gRPC ends its own a moment later); another initialize(), over
-// this communicator or another one, may follow.
+// After shutdown() those of the first two groups are gone (gRPC ends its own a moment later); another initialize(),
+// over this communicator or another one, may follow.
 #pragma once
 
 #include <mpi.h>

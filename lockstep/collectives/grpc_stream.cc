@@ -52,7 +52,7 @@ class StreamOf : public Reactor, public ByteStream, public std::enable_shared_fr
     give();
     this->StartRead(&in_);
   }
-  void write(Chunk chunk) override {
+  void write(StreamChunk chunk) override {
     grpc::Slice slice;
     if (chunk.size > 0) {
       slice = grpc::Slice(chunk.data.release(), chunk.size, [](void* data) {

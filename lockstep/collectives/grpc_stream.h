@@ -17,7 +17,7 @@ namespace lockstep::collectives {
 
 inline constexpr std::size_t kChunkBytes = 512 << 10;  // the most that one write() takes
 
-struct Chunk {
+struct StreamChunk {
   std::unique_ptr<std::byte[]> data;
   std::size_t size = 0;  // 0: the last one
 };
@@ -36,7 +36,7 @@ class ByteStream {
   virtual ~ByteStream() = default;
   virtual std::string peer() const = 0;          // "10.0.0.7:41231"
   virtual void start(StreamEvents& events) = 0;  // begins to read
-  virtual void write(Chunk chunk) = 0;           // one at a time: until written()
+  virtual void write(StreamChunk chunk) = 0;     // one at a time: until written()
   virtual void cancel() = 0;                     // ends it soon, both ways; at any time
   // Nothing is read or written any more, nor will be; once.
   virtual void release() = 0;

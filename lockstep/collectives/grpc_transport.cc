@@ -47,7 +47,7 @@ class Connection final : public StreamEvents {
 
  private:
   // With the lock held: the next chunk to write, when that is possible; it is written without the lock.
-  std::optional<Chunk> next_chunk(Notices& written);
+  std::optional<StreamChunk> next_chunk(Notices& written);
   void end(const Error& error);
   bool may_release();  // with the lock held; then release() follows without it
   Error lost_error(const std::string& how) const {
@@ -151,9 +151,9 @@ void Connection::start(Receiver* receiver) {
   stream_->start(*this);
 }
 
-std::optional<Chunk> Connection::next_chunk(Notices& written) {
+std::optional<StreamChunk> Connection::next_chunk(Notices& written) {
   if (!started_ || writing_ || broken_ || closed_) return std::nullopt;
-  Chunk chunk;
+  StreamChunk chunk;
   std::size_t capacity = 0;
   writer_.write_some(
       [&](const iovec* vectors, int count) -> ssize_t {
@@ -182,7 +182,7 @@ std::optional<Chunk> Connection::next_chunk(Notices& written) {
 
 void Connection::send(OutgoingFrame frame) {
   Notices written, dropped;
-  std::optional<Chunk> chunk;
+  std::optional<StreamChunk> chunk;
   {
     std::lock_guard lock(mutex_);
     if (closed_ || finishing_) {
@@ -199,7 +199,7 @@ void Connection::send(OutgoingFrame frame) {
 
 void Connection::written(bool ok) {
   Notices written;
-  std::optional<Chunk> chunk;
+  std::optional<StreamChunk> chunk;
   bool release;
   {
     std::lock_guard lock(mutex_);
@@ -244,7 +244,7 @@ void Connection::break_off(const Error& reason) {
 
 void Connection::finish_writing() {
   Notices written;
-  std::optional<Chunk> chunk;
+  std::optional<StreamChunk> chunk;
   {
     std::lock_guard lock(mutex_);
     finishing_ = true;

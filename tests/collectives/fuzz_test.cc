@@ -105,14 +105,14 @@ class GrpcPeer final : public RawPeer, private StreamEvents {
   }
   bool send(const std::vector<char>& bytes) override {
     if (bytes.empty()) return true;
-    Chunk chunk{std::unique_ptr<std::byte[]>(new std::byte[bytes.size()]), bytes.size()};
+    StreamChunk chunk{std::unique_ptr<std::byte[]>(new std::byte[bytes.size()]), bytes.size()};
     std::memcpy(chunk.data.get(), bytes.data(), bytes.size());
     return write(std::move(chunk));
   }
   void finish() override { write({}); }
 
  private:
-  bool write(Chunk chunk) {
+  bool write(StreamChunk chunk) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return finished_ || !writing_; });

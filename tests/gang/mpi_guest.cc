@@ -186,10 +186,13 @@ void run(const std::string& what, int rank) {
     ls::mpi::initialize(MPI_COMM_WORLD);
     talk(MPI_COMM_WORLD, "all");
     ls::distributed::shutdown();
-    for (auto end = std::chrono::steady_clock::now() + 10s; threads() > threads_before;) {
-      expect(std::chrono::steady_clock::now() < end, "after shutdown there are still the threads" + thread_names());
-      std::this_thread::sleep_for(10ms);
-    }
+    auto expect_gone = [&](int most) {
+      for (auto end = std::chrono::steady_clock::now() + 10s; threads() > most;) {
+        expect(std::chrono::steady_clock::now() < end, "after shutdown there are still the threads" + thread_names());
+        std::this_thread::sleep_for(10ms);
+      }
+    };
+    expect_gone(threads_before);
     int size = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm half = split(2 * rank < size ? 0 : 1);
@@ -198,6 +201,12 @@ void run(const std::string& what, int rank) {
     compute(half);
     ls::distributed::shutdown();
     before.expect_unchanged("after two gangs");
+    int with_plugin = threads();  // which keeps its own
+    ls::mpi::initialize(MPI_COMM_WORLD);
+    compute(MPI_COMM_WORLD);
+    ls::distributed::shutdown();
+    expect_gone(with_plugin);
+    before.expect_unchanged("after three gangs");
   } else if (what == "busy") {
     if (rank == 1) ls::distributed::initialize({.num_processes = 1, .process_id = 0});
     int code = 0;
