@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "lockstep/pjrt/api.h"
+#include "lockstep/pjrt/host_memory.h"
 #include "lockstep/pjrt/values.h"
 
 namespace lockstep::pjrt {
@@ -163,6 +164,7 @@ void Client::describe() {
   name->client = client_;
   name(api());
   platform_name_.assign(name->platform_name, name->platform_name_size);
+  if (platform_name_ == "cpu") recycle_host_memory(plugin_);
   LS_PJRT(PJRT_Client_PlatformVersion) version;
   version->client = client_;
   version(api());
