@@ -29,9 +29,8 @@
 // - from the first array on, gang or not: the PJRT plugin's pools (for CPUs sized by PJRT_NPROC or NPROC, by default a
 //   thread for each core).
 //
-// After shutdown() those of the first group and the pools are gone (gRPC ends its own a moment later); the one that
-// reads sleeps on, one for each gang that has run such a program. Another initialize(), over this communicator or
-// another one, may follow.
+// After shutdown() those of the first two groups are gone (gRPC ends its own a moment later). Another initialize(),
+// over this communicator or another one, may follow.
 #pragma once
 
 #include <mpi.h>

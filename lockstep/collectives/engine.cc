@@ -74,6 +74,7 @@ void Engine::Impl::add_communicator(Communicator communicator) {
       throw_error(ErrorCode::invalid_argument, "add_communicator", "process {} is not one of the {} of the gang",
                   process, size());
     }
+    LS_CHECK(process == rank() || exchange_.reaches(process), "process {} is not connected", process);
   }
   std::lock_guard lock(mutex_);
   State& state = communicators_[communicator.id];  // a launch of it may have been cancelled by others already
@@ -255,7 +256,7 @@ void Engine::Impl::fail(const Error& error, bool tell) {
     doomed = take_locked([](const MeetingId&) { return true; });
   }
   for (int other = 0; tell && other < size(); ++other) {
-    if (other != rank()) exchange_.control(other, FrameKind::abort, {}, encode(error));
+    if (exchange_.reaches(other)) exchange_.control(other, FrameKind::abort, {}, encode(error));
   }
   end_with(doomed, failure);
 }

@@ -385,7 +385,7 @@ void Exchange::leave() {
     if (std::exchange(left_, true)) return;
   }
   for (int peer = 0; peer < size_; ++peer) {
-    if (peer == rank_) continue;
+    if (!transport_->reaches(peer)) continue;
     OutgoingFrame frame;
     {
       std::lock_guard lock(mutex_);

@@ -51,6 +51,7 @@ class Exchange final : private Receiver {
   int rank() const { return rank_; }
   int size() const { return size_; }
   std::string peer_name(int peer) const { return transport_->peer_name(peer); }
+  bool reaches(int peer) const { return transport_->reaches(peer); }
 
   // `peer` may be this process: the two sides then meet here. A receive whose size or fingerprint is not the sender's
   // ends with Error(diverged) naming the peer.

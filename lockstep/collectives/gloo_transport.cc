@@ -98,6 +98,8 @@ class GlooTransport final : public Transport {
     return fmt::format("process {} ({})", peer, connections_[peer]->address());
   }
 
+  bool reaches(int peer) const override { return connections_[peer] != nullptr; }
+
   void start(Receiver* receiver) override {
     each([&](Connection& c) { c.start(receiver); });
   }
@@ -115,7 +117,9 @@ class GlooTransport final : public Transport {
     each([](Connection& c) { c.finish_writing(); });
     wait_until(std::min(deadline, std::chrono::steady_clock::now() + kLinger), [](Connection& c) { return c.ended(); });
     each([](Connection& c) { c.break_off(Error(ErrorCode::cancelled, "transport", "closed", 0)); });
-    wait_until(std::chrono::steady_clock::now() + kLinger, [](Connection& c) { return c.ended(); });
+    // Ends the event loop's thread, unless a connection still hangs in it.
+    if (wait_until(std::chrono::steady_clock::now() + kLinger, [](Connection& c) { return c.ended(); }))
+      device_.reset();
   }
 
   tcp::Device& device() { return *device_; }
@@ -135,9 +139,9 @@ class GlooTransport final : public Transport {
     }
   }
   template <class Predicate>
-  void wait_until(TimePoint deadline, Predicate predicate) {
+  bool wait_until(TimePoint deadline, Predicate predicate) {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline, [&] {
+    return changed_.wait_until(lock, deadline, [&] {
       return std::all_of(connections_.begin(), connections_.end(), [&](auto& c) { return !c || predicate(*c); });
     });
   }
@@ -302,8 +306,9 @@ std::unique_ptr<Transport> connect_gloo(Store& store, int rank, int size, TimePo
   } catch (const std::exception& error) {
     throw_error(ErrorCode::distributed, "connect", "cannot listen on {}: {}", bind.text(), error.what());
   }
-  return std::make_unique<GlooTransport>(std::move(device), rank,
-                                         connect_all(store, rank, size, deadline, bind, options.prefix));
+  if (options.members.empty()) options.members = everybody(size);
+  return std::make_unique<GlooTransport>(
+      std::move(device), rank, connect_all(store, rank, size, options.members, deadline, bind, options.prefix));
 }
 
 }  // namespace lockstep::collectives

@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/collectives/store.h"
 #include "lockstep/collectives/transport.h"
@@ -23,10 +24,11 @@ struct GlooOptions {
   // uses to reach `towards` (a host, usually the coordinator's), or the loopback address without that.
   std::string address, interface, towards;
   std::string prefix = "gloo";  // of the store's keys; a new one for each gang
+  std::vector<int> members;     // that are to be connected, sorted; empty: all
 };
 
-// Connects the processes 0 ... size - 1, each of which calls this. Throws Error(timeout) naming the processes that have
-// not come by the deadline.
+// Connects the processes 0 ... size - 1, or the members, each of which calls this. Throws Error(timeout) naming the
+// processes that have not come by the deadline.
 std::unique_ptr<Transport> connect_gloo(Store& store, int rank, int size, TimePoint deadline, GlooOptions options);
 
 }  // namespace lockstep::collectives

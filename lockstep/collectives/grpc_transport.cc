@@ -90,6 +90,8 @@ class GrpcTransport final : public Transport {
     return fmt::format("process {} ({})", peer, connections_[peer]->address());
   }
 
+  bool reaches(int peer) const override { return connections_[peer] != nullptr; }
+
   void start(Receiver* receiver) override {
     each([&](Connection& c) { c.start(receiver); });
   }
@@ -302,8 +304,7 @@ void Connection::end(const Error& error) {
 
 bool Connection::may_release() { return ended_ && !writing_ && !std::exchange(released_, true); }
 
-// ---- finding each other
-// -----------------------------------------------------------------------------------------------
+// ---- finding each other ---------------------------------------------------------------------------------------------
 
 // Who has come. Calls that end late refer to it, so it is shared.
 struct Arrivals {
@@ -313,7 +314,11 @@ struct Arrivals {
     std::string text() const { return fmt::format("{} {} {} {}", from, to, size, frame_header); }
   };
 
-  Arrivals(int rank, int size) : rank(rank), size(size), streams(size), present(size), taken(size) {}
+  Arrivals(int rank, int size, const std::vector<int>& members)
+      : rank(rank), size(size), streams(size), present(size, true), taken(size, true) {
+    for (int member : members) present[member] = taken[member] = false;
+    present[rank] = true;
+  }
 
   std::string accept(const std::string& hello) {
     int from = -1;
@@ -352,7 +357,7 @@ struct Arrivals {
     changed.wait_until(lock, deadline, [&] {
       missing.clear();
       for (int peer = 0; peer < size; ++peer) {
-        if (peer != rank && !present[peer]) missing.push_back(peer);
+        if (!present[peer]) missing.push_back(peer);
       }
       return missing.empty() || !failure.empty();
     });
@@ -391,12 +396,13 @@ struct Arrivals {
 
 std::unique_ptr<Transport> connect_grpc(Store& store, int rank, int size, TimePoint deadline, GrpcOptions options) {
   SocketAddress address = listen_address(options.address, options.interface, options.towards);
-  if (rank == 0) store.set(options.prefix + "/token", random_token() + random_token());
-  std::string token = get_from(store, options.prefix + "/token", deadline, 0);
+  const std::vector<int> members = options.members.empty() ? everybody(size) : options.members;
+  if (rank == members.front()) store.set(options.prefix + "/token", random_token() + random_token());
+  std::string token = get_from(store, options.prefix + "/token", deadline, members.front());
   StreamSecret secret{token.substr(0, token.size() / 2), token.substr(token.size() / 2)};
-  auto arrivals = std::make_shared<Arrivals>(rank, size);
+  auto arrivals = std::make_shared<Arrivals>(rank, size, members);
   std::unique_ptr<StreamServer> server;
-  if (rank < size - 1) {
+  if (rank < members.back()) {
     server = std::make_unique<StreamServer>(
         address.text(), options.tls, secret, [arrivals](const std::string& hello) { return arrivals->accept(hello); },
         [arrivals](const std::string& hello, std::shared_ptr<ByteStream> stream) {
@@ -406,7 +412,8 @@ std::unique_ptr<Transport> connect_grpc(Store& store, int rank, int size, TimePo
     store.set(fmt::format("{}/address/{}", options.prefix, rank), publish(address));
   }
   try {
-    for (int peer = 0; peer < rank; ++peer) {
+    for (int peer : members) {
+      if (peer >= rank) break;
       SocketAddress there =
           parse_published(get_from(store, fmt::format("{}/address/{}", options.prefix, peer), deadline, peer));
       auto stream = call_stream(there.text(), options.tls, Arrivals::Hello{rank, peer, size}.text(), secret,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/collectives/store.h"
 #include "lockstep/collectives/transport.h"
@@ -20,10 +21,11 @@ struct GrpcOptions {
   std::string address, interface, towards;  // where this process listens, as in GlooOptions
   std::string prefix = "grpc";              // of the store's keys; a new one for each gang
   std::optional<Tls> tls;                   // on all processes or on none
+  std::vector<int> members;                 // that are to be connected, sorted; empty: all
 };
 
-// Connects the processes 0 ... size - 1, each of which calls this. Throws Error(timeout) naming the processes that have
-// not come by the deadline, Error(peer) naming one that refuses the connection, with its reason.
+// Connects the processes 0 ... size - 1, or the members, each of which calls this. Throws Error(timeout) naming the
+// processes that have not come by the deadline, Error(peer) naming one that refuses the connection, with its reason.
 std::unique_ptr<Transport> connect_grpc(Store& store, int rank, int size, TimePoint deadline, GrpcOptions options);
 
 }  // namespace lockstep::collectives

@@ -77,6 +77,7 @@ class LocalTransport final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return hub_->size; }
   std::string peer_name(int peer) const override { return fmt::format("process {}", peer); }
+  bool reaches(int peer) const override { return peer != rank_; }
 
   void start(Receiver* receiver) override {
     if (hub_->size > 1) progress_ = std::thread([this, receiver] { run(receiver); });
@@ -157,7 +158,28 @@ class LocalTransport final : public Transport {
   std::thread progress_;
 };
 
+class SolitaryTransport final : public Transport {
+ public:
+  SolitaryTransport(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string peer_name(int peer) const override { return fmt::format("process {}", peer); }
+  bool reaches(int) const override { return false; }
+  void start(Receiver*) override {}
+  void send(int, OutgoingFrame) override { LS_CHECK(false, "there is nobody to send to"); }
+  void revoke(std::uint64_t) override {}
+  void abort(const Error&) override {}
+  void close(TimePoint) override {}
+
+ private:
+  const int rank_, size_;
+};
+
 }  // namespace
+
+std::unique_ptr<Transport> solitary_transport(int rank, int size) {
+  return std::make_unique<SolitaryTransport>(rank, size);
+}
 
 LocalFabric::LocalFabric(int size) : hub_(std::make_shared<Hub>(size)) {}
 

@@ -1,4 +1,4 @@
-// A transport between ranks that are threads of one process: for tests, and for a gang of one.
+// A transport between ranks that are threads of one process: for tests; and one for a process alone.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,9 @@
 #include "lockstep/collectives/transport.h"
 
 namespace lockstep::collectives {
+
+// Of a process that meets nobody: it reaches no peer.
+std::unique_ptr<Transport> solitary_transport(int rank, int size);
 
 class LocalFabric {
  public:

@@ -137,10 +137,11 @@ int receive_memory(const Socket& socket, const Hello& mine, Hello& theirs, TimeP
 
 }  // namespace
 
-Neighbourhood meet_neighbours(Store& store, int rank, int size, TimePoint deadline, const std::string& prefix) {
+Neighbourhood meet_neighbours(Store& store, int rank, const std::vector<int>& members, TimePoint deadline,
+                              const std::string& prefix) {
   std::string name = "lockstep-" + random_name(), host = host_identity();
   Socket listener = host.empty() ? Socket() : listen_as(name);
-  if (rank == 0) store.set(prefix + "/token", random_name());
+  if (rank == members.front()) store.set(prefix + "/token", random_name());
   store.set(fmt::format("{}/host/{}", prefix, rank), listener.fd < 0 ? "-" : host + " " + name);
   Hello mine;
   mine.rank = rank;
@@ -148,7 +149,8 @@ Neighbourhood meet_neighbours(Store& store, int rank, int size, TimePoint deadli
   std::copy_n(token.begin(), std::min(token.size(), mine.token.size()), mine.token.begin());
 
   std::map<int, std::string> local;  // socket names by rank, this process included
-  for (int peer = 0; peer < size && listener.fd >= 0; ++peer) {
+  for (int peer : members) {
+    if (listener.fd < 0) break;
     std::string where = peer == rank ? host + " " + name : store.get(fmt::format("{}/host/{}", prefix, peer), deadline);
     if (where.starts_with(host + " ")) local[peer] = where.substr(host.size() + 1);
   }

@@ -22,8 +22,9 @@ struct Neighbourhood {
   std::map<int, Neighbour> neighbours;  // by rank
 };
 
-// Every process of the gang calls this. Processes that can't share memory, or are alone on their host, have no
+// Every one of the members (sorted) calls this. Processes that can't share memory, or are alone on their host, have no
 // neighbours (with a warning if it got no memory). Error(timeout) names who has not come, Error(peer) who is another.
-Neighbourhood meet_neighbours(Store& store, int rank, int size, TimePoint deadline, const std::string& prefix);
+Neighbourhood meet_neighbours(Store& store, int rank, const std::vector<int>& members, TimePoint deadline,
+                              const std::string& prefix);
 
 }  // namespace lockstep::collectives

@@ -138,6 +138,7 @@ class SharedTransport final : public Transport, private Receiver {
   int rank() const override { return below_->rank(); }
   int size() const override { return below_->size(); }
   std::string peer_name(int peer) const override { return below_->peer_name(peer); }
+  bool reaches(int peer) const override { return below_->reaches(peer); }
 
   void start(Receiver* receiver) override {
     receiver_ = receiver;
@@ -253,7 +254,10 @@ class SharedTransport final : public Transport, private Receiver {
 
 std::unique_ptr<Transport> with_shared_memory(std::unique_ptr<Transport> below, Store& store, TimePoint deadline,
                                               const std::string& prefix) {
-  Neighbourhood neighbourhood = meet_neighbours(store, below->rank(), below->size(), deadline, prefix);
+  std::vector<int> members;
+  for (int peer = 0; peer < below->size(); ++peer)
+    if (peer == below->rank() || below->reaches(peer)) members.push_back(peer);
+  Neighbourhood neighbourhood = meet_neighbours(store, below->rank(), members, deadline, prefix);
   if (neighbourhood.neighbours.empty()) return below;
   return std::make_unique<SharedTransport>(std::move(below), std::move(neighbourhood));
 }

@@ -13,7 +13,8 @@
 
 namespace lockstep::collectives {
 
-// Every process of the gang calls this, with keys of the store that begin with `prefix`, a new one for each gang.
+// Every process that the transport below connects calls this, with keys of the store that begin with `prefix`, a new
+// one for each gang.
 std::unique_ptr<Transport> with_shared_memory(std::unique_ptr<Transport> below, Store& store, TimePoint deadline,
                                               const std::string& prefix = "shared");
 

@@ -115,12 +115,12 @@ bool advance(Pending& p) {
 
 class Rendezvous {
  public:
-  Rendezvous(int rank, int size, std::string token, Store& store)
-      : rank_(rank), size_(size), token_(std::move(token)), store_(store), fds_(size) {}
+  Rendezvous(int rank, int size, const std::vector<int>& members, std::string token, Store& store)
+      : rank_(rank), size_(size), members_(members), token_(std::move(token)), store_(store), fds_(size) {}
 
   void await(Socket listener, std::vector<Pending> connecting, TimePoint deadline) {
     pending_ = std::move(connecting);
-    missing_ = size_ - 1;
+    missing_ = static_cast<int>(members_.size()) - 1;
     while (missing_ > 0) {
       auto now = std::chrono::steady_clock::now();
       if (now >= deadline) give_up();
@@ -172,7 +172,8 @@ class Rendezvous {
     if (!complete) return;
     Hello expected = hello(p.theirs.from);
     std::swap(expected.from, expected.to);
-    bool known = std::memcmp(&expected, &p.theirs, sizeof(Hello)) == 0 && p.theirs.from >= 0 && p.theirs.from < size_ &&
+    bool known = std::memcmp(&expected, &p.theirs, sizeof(Hello)) == 0 &&
+                 std::binary_search(members_.begin(), members_.end(), p.theirs.from) &&
                  (initiator ? p.theirs.from == p.peer : p.theirs.from > rank_ && fds_[p.theirs.from].fd < 0);
     if (!known) {
       if (initiator) {
@@ -211,13 +212,14 @@ class Rendezvous {
 
   [[noreturn]] void give_up() const {
     std::vector<std::string> missing;
-    for (int peer = 0; peer < size_; ++peer) {
+    for (int peer : members_) {
       if (peer != rank_ && fds_[peer].fd < 0) missing.push_back(store_.describe(peer));
     }
     throw_error(ErrorCode::timeout, "connect", "no connection in time with {}", fmt::join(missing, "; "));
   }
 
   int rank_, size_, missing_ = 0;
+  const std::vector<int>& members_;
   std::string token_;
   Store& store_;
   std::vector<Socket> fds_;
@@ -313,14 +315,15 @@ std::string address_towards(const std::string& host) {
   return result;
 }
 
-std::vector<int> connect_all(Store& store, int rank, int size, TimePoint deadline, SocketAddress bind,
-                             const std::string& prefix) {
+std::vector<int> connect_all(Store& store, int rank, int size, const std::vector<int>& members, TimePoint deadline,
+                             SocketAddress bind, const std::string& prefix) {
   Socket listener = listen_on(bind);
-  if (rank == 0) store.set(prefix + "/token", random_token());
+  if (rank == members.front()) store.set(prefix + "/token", random_token());
   store.set(fmt::format("{}/address/{}", prefix, rank), publish(bind));
-  Rendezvous rendezvous(rank, size, get_from(store, prefix + "/token", deadline, 0), store);
+  Rendezvous rendezvous(rank, size, members, get_from(store, prefix + "/token", deadline, members.front()), store);
   std::vector<Pending> connecting;
-  for (int peer = 0; peer < rank; ++peer) {
+  for (int peer : members) {
+    if (peer >= rank) break;
     Pending p;
     p.peer = peer;
     p.mine = rendezvous.hello(peer);

@@ -19,11 +19,12 @@ struct SocketAddress {
   void set_port(int port);
 };
 
-// A connected, non-blocking socket per process, in rank order; -1 for `rank` itself. Each process listens on `bind`
-// (whose port is chosen by the system), publishes that under `prefix`, and connects to those of lower rank. Connections
-// that do not show the gang's token are dropped.
-std::vector<int> connect_all(Store& store, int rank, int size, TimePoint deadline, SocketAddress bind,
-                             const std::string& prefix);
+// A connected, non-blocking socket per process, in rank order; -1 for `rank` itself and for who is not among the
+// members (sorted, `rank` included). Each member calls it: it listens on `bind` (whose port is chosen by the system),
+// publishes that under `prefix`, and connects to those of lower rank. Connections that do not show the members' token
+// are dropped.
+std::vector<int> connect_all(Store& store, int rank, int size, const std::vector<int>& members, TimePoint deadline,
+                             SocketAddress bind, const std::string& prefix);
 SocketAddress peer_address(int fd);
 // "10.0.0.7 41231", as it stands in the store. Throws Error(distributed) for a text that is no address.
 std::string publish(const SocketAddress& address);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace lockstep::collectives {
 namespace {
@@ -32,6 +33,12 @@ std::size_t total_any(std::span<const P> pieces) {
 }
 
 }  // namespace
+
+std::vector<int> everybody(int size) {
+  std::vector<int> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
 
 std::size_t total_bytes(std::span<const Piece> pieces) { return total_any(pieces); }
 std::size_t total_bytes(std::span<const MutablePiece> pieces) { return total_any(pieces); }

@@ -100,6 +100,8 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string peer_name(int peer) const = 0;  // "process 3 (10.0.0.7:41231)"
+  // There is, or was, a connection to the peer; a transport may leave out some.
+  virtual bool reaches(int peer) const = 0;
 
   // Begins to deliver. Called once, before any send; the receiver outlives the transport.
   virtual void start(Receiver* receiver) = 0;
@@ -114,6 +116,9 @@ class Transport {
   // when it returns no function of the Receiver and no `sent` is being called any more, nor will be.
   virtual void close(TimePoint deadline) = 0;
 };
+
+// 0 ... size - 1
+std::vector<int> everybody(int size);
 
 // Helpers for lists of pieces.
 std::size_t total_bytes(std::span<const Piece> pieces);

@@ -96,7 +96,7 @@ class MeshProgram final : public Program {
     if (route_ == Route::native) return;
     executable_ = inject(b.client(), partitioned_, {}, route_);
     runtime::drain_before_exit();
-    program_ = std::make_shared<runtime::CollectiveProgram>(runtime::engine(), channel_.communicator(),
+    program_ = std::make_shared<runtime::CollectiveProgram>(channel_.engine(), channel_.communicator(),
                                                             names_of_collectives());
   }
 

@@ -70,13 +70,13 @@ class LocalProgram final : public Program {
 struct Cache {
   std::mutex mutex;
   std::unordered_map<std::string, std::shared_ptr<Program>> programs;
+  CacheStatistics statistics;
   std::uint32_t gang = 0;  // that the programs over meshes belong to
 
   void keep_to_this_gang() {
     if (std::exchange(gang, config::gang()) == config::gang()) return;
     std::erase_if(programs, [](auto& entry) { return entry.second->spans_mesh(); });
   }
-  CacheStatistics statistics;
 };
 Cache& cache() {
   static auto* c = new Cache;

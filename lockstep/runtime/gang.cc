@@ -4,8 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,14 +42,22 @@ struct MeshChannel::Agreements {
 
 namespace {
 
-struct State {
-  std::mutex mutex;
+// What carries the collectives between some processes.
+struct Carrier {
+  bool connecting = false;
   std::unique_ptr<collectives::Engine> engine;
-  std::atomic<collectives::Engine*> ready = nullptr;  // the same, for who may not wait while it connects
+  distributed::Subscription failure, loss, leaving;
+};
+
+struct State {
+  std::mutex mutex;  // not held while processes connect
+  std::condition_variable connected;
+  std::map<std::vector<int>, Carrier> carriers;  // by processes
+  std::mutex running_mutex;
+  std::vector<collectives::Engine*> running;                                        // their engines, for reports
   std::map<std::vector<int>, std::shared_ptr<MeshChannel::Agreements>> agreements;  // by processes
   std::map<std::uint32_t, std::unique_ptr<MeshChannel>> channels;  // by mesh; of all gangs, because programs hold them
   std::vector<std::unique_ptr<collectives::Engine>> ended;         // of gangs that were left, closed
-  distributed::Subscription failure, loss, leaving;
 };
 State& state() {
   static auto* s = new State;
@@ -63,26 +72,33 @@ void fail_as_stalled(const Error& error) {
   distributed::client().report_error(distributed::FailureKind::stalled, error.what());
 }
 
+bool contains(const std::vector<int>& processes, int process) {
+  return std::binary_search(processes.begin(), processes.end(), process);
+}
+
 // Waits until all are about to connect, since who does not come can then be asked what it is doing.
-std::unique_ptr<collectives::Transport> connect() {
+std::unique_ptr<collectives::Transport> connect(const std::vector<int>& processes) {
   auto deadline = [] { return Clock::now() + collective_timeout(); };
-  if (backend().process_count() == 1) return connect_processes(deadline());
+  if (processes.size() == 1) return connect_processes(processes, deadline());
+  std::string who = distributed::process_ranges(processes);
   for (const distributed::Failure& lost : distributed::losses())
-    throw_error(ErrorCode::distributed, "connect",
-                "the processes were not connected for their first program over a mesh yet, and now cannot be: {}",
-                lost.message);
+    for (int process : lost.processes)
+      if (contains(processes, process))
+        throw_error(ErrorCode::peer, "connect", "processes {} share a mesh, but process {} is gone: {}", who, process,
+                    lost.message);
   try {
-    distributed::client().barrier("lockstep/connect", collective_timeout());
-    return connect_processes(deadline());
+    distributed::client().barrier("lockstep/connect " + who, collective_timeout(), processes);
+    return connect_processes(processes, deadline());
   } catch (const Error& e) {
     if (e.code() != ErrorCode::timeout) throw;
-    Error error(e.code(), "connect", "no connection of all processes for their collectives: " + e.message());
+    Error error(e.code(), "connect",
+                fmt::format("no connection of processes {} for their collectives: {}", who, e.message()));
     fail_as_stalled(error);
     throw error;
   }
 }
 
-std::unique_ptr<collectives::Engine> make_engine() {
+std::unique_ptr<collectives::Engine> make_engine(const std::vector<int>& processes) {
   Backend& b = backend();
   register_collective_handlers(b.client().plugin());
   collectives::EngineOptions options;
@@ -92,7 +108,7 @@ std::unique_ptr<collectives::Engine> make_engine() {
     auto now = distributed::current_phase();
     return fmt::format("in {} for {:.1f} s", now.text, std::chrono::duration<double>(now.age).count());
   };
-  if (b.process_count() > 1) {
+  if (processes.size() > 1) {
     options.on_diverged = [](const Error& error) {
       distributed::fail({distributed::FailureKind::diverged, {}, error.message()});
     };
@@ -101,18 +117,55 @@ std::unique_ptr<collectives::Engine> make_engine() {
         distributed::fail({distributed::FailureKind::stalled, {}, error.what()});
       };
   }
-  return std::make_unique<collectives::Engine>(connect(), options);
+  return std::make_unique<collectives::Engine>(connect(processes), options);
 }
 
 // The peers may still be waiting for what this process has launched.
 void drain() { wait_for_launches(Clock::now() + collective_timeout()); }
-void leave() {
-  drain();
-  state().engine->leave();
-}
 
-void lose_in_engine(const distributed::Failure& failure) {
-  for (int p : failure.processes) state().engine->lose(p, distributed::to_error(failure, "collective"));
+// The engine between these processes, made on first use.
+collectives::Engine& engine(const std::vector<int>& processes) {
+  State& s = state();
+  std::unique_lock lock(s.mutex);
+  Carrier& carrier = s.carriers[processes];
+  s.connected.wait(lock, [&] { return !carrier.connecting; });
+  if (carrier.engine) return *carrier.engine;
+  carrier.connecting = true;
+  lock.unlock();
+  std::unique_ptr<collectives::Engine> made;
+  std::exception_ptr failed;
+  try {
+    made = make_engine(processes);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  lock.lock();
+  carrier.connecting = false;
+  s.connected.notify_all();
+  if (failed) std::rethrow_exception(failed);
+  carrier.engine = std::move(made);
+  collectives::Engine* e = carrier.engine.get();
+  {
+    std::lock_guard running(s.running_mutex);
+    s.running.push_back(e);
+  }
+  if (processes.size() == 1) {
+    carrier.leaving = distributed::on_leaving(drain);
+    return *e;
+  }
+  auto lose = [e, processes](const distributed::Failure& failure) {
+    for (int p : failure.processes)
+      if (contains(processes, p)) e->lose(p, distributed::to_error(failure, "collective"));
+  };
+  carrier.leaving = distributed::on_leaving([e] {
+    drain();
+    e->leave();
+  });
+  carrier.failure =
+      distributed::on_failure([e](const distributed::Failure& f) { e->fail(distributed::to_error(f, "collective")); });
+  carrier.loss = distributed::on_loss(lose);
+  for (const distributed::Failure& f : distributed::losses()) lose(f);
+  return *e;
 }
 
 }  // namespace
@@ -120,14 +173,22 @@ void lose_in_engine(const distributed::Failure& failure) {
 void end_gang() {
   State& s = state();
   std::unique_lock lock(s.mutex);
+  s.connected.wait(lock, [&] {
+    return std::none_of(s.carriers.begin(), s.carriers.end(), [](auto& c) { return c.second.connecting; });
+  });
   for (auto& [id, channel] : s.channels) channel->end();
   s.agreements.clear();
-  if (!s.engine) return;
-  s.ready = nullptr;
-  collectives::Engine& engine = *s.ended.emplace_back(std::move(s.engine));
-  auto subscriptions = std::array{std::move(s.failure), std::move(s.loss), std::move(s.leaving)};
+  {
+    std::lock_guard running(s.running_mutex);
+    s.running.clear();
+  }
+  auto carriers = std::exchange(s.carriers, {});
+  for (auto& [processes, carrier] : carriers)
+    if (carrier.engine) s.ended.push_back(std::move(carrier.engine));
+  std::vector<collectives::Engine*> ending;
+  for (auto& e : s.ended) ending.push_back(e.get());
   lock.unlock();
-  engine.close();
+  for (collectives::Engine* e : ending) e->close();  // again does nothing
 }
 
 void drain_before_exit() {
@@ -148,9 +209,13 @@ std::chrono::milliseconds collective_timeout() {
 
 std::vector<std::string> outstanding_collectives() {
   std::vector<std::string> out;
-  collectives::Engine* engine = state().ready.load();
-  if (engine == nullptr) return out;
-  for (const collectives::Outstanding& o : engine->snapshot()) {
+  std::vector<collectives::Outstanding> all;
+  {
+    std::lock_guard lock(state().running_mutex);
+    for (collectives::Engine* e : state().running)
+      for (collectives::Outstanding& o : e->snapshot()) all.push_back(std::move(o));
+  }
+  for (const collectives::Outstanding& o : all) {
     out.push_back(fmt::format("{} {} in launch {} for {:.1f} s", collectives::to_string(o.op), o.name, o.launch,
                               std::chrono::duration<double>(o.age).count()));
     if (!o.waiting_for.empty())
@@ -160,30 +225,8 @@ std::vector<std::string> outstanding_collectives() {
   return out;
 }
 
-collectives::Engine& engine() {
-  State& s = state();
-  std::lock_guard lock(s.mutex);
-  if (!s.engine) {
-    s.engine = make_engine();
-    s.ready = s.engine.get();
-    s.leaving = distributed::on_leaving(backend().process_count() > 1 ? leave : drain);
-    if (backend().process_count() > 1) {
-      s.failure = distributed::on_failure(
-          [](const distributed::Failure& f) { state().engine->fail(distributed::to_error(f, "collective")); });
-      s.loss = distributed::on_loss(lose_in_engine);
-      for (const distributed::Failure& f : distributed::losses()) lose_in_engine(f);
-    }
-  }
-  return *s.engine;
-}
-
 MeshChannel& channel(const Mesh& mesh, bool carries) {
   if (mesh.gang() != config::gang()) throw_gang_left("jit", to_string(mesh));
-  collectives::Engine* e = carries ? &engine() : nullptr;
-  State& s = state();
-  std::lock_guard lock(s.mutex);
-  auto& slot = s.channels[mesh.id()];
-  if (slot && (slot->carried() || !carries)) return *slot;
   collectives::Communicator c;
   // The same number in every process: a hash of the devices and axes, not of when the mesh was made here.
   std::string text = to_string(mesh);
@@ -194,10 +237,20 @@ MeshChannel& channel(const Mesh& mesh, bool carries) {
   std::uint64_t h = 1469598103934665603u;
   for (unsigned char ch : text) h = (h ^ ch) * 1099511628211u;
   c.id = h;
+  std::vector<int> processes = c.processes;
+  std::sort(processes.begin(), processes.end());
+  processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
+  if (!contains(processes, backend().process_index()))
+    throw_error(
+        ErrorCode::sharding, "jit",
+        "the mesh {} has devices of process{} {} only; this is process {}, which has no part in programs over it",
+        to_string(mesh), processes.size() == 1 ? "" : "es", distributed::process_ranges(processes),
+        backend().process_index());
+  collectives::Engine* e = carries ? &engine(processes) : nullptr;
+  State& s = state();
+  std::lock_guard lock(s.mutex);
+  auto& slot = s.channels[mesh.id()];
   if (!slot) {
-    std::vector<int> processes = c.processes;
-    std::sort(processes.begin(), processes.end());
-    processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
     std::string description = "mesh " + to_string(mesh) + "\n";
     for (int process : processes) {
       std::vector<int> devices;
@@ -209,7 +262,7 @@ MeshChannel& channel(const Mesh& mesh, bool carries) {
     if (!agreements) agreements = std::make_shared<MeshChannel::Agreements>();
     slot = std::make_unique<MeshChannel>(h, std::move(processes), std::move(description), agreements);
   }
-  if (carries) {
+  if (carries && !slot->carried()) {
     e->add_communicator(std::move(c));
     slot->carry_by(*e);
   }

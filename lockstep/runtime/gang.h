@@ -1,4 +1,5 @@
-// The processes that carry a mesh's collectives: the engine, the communicators of meshes, and the order of launches.
+// The processes that carry a mesh's collectives: an engine for each set of processes that share a mesh, the
+// communicators of meshes, and the order of launches.
 #pragma once
 
 #include <atomic>
@@ -41,7 +42,8 @@ class MeshChannel {
   void agree(const collectives::LaunchedProgram& program, const std::string& fingerprint,
              const std::function<std::string()>& text);
   void carry_by(collectives::Engine& engine) { engine_ = &engine; }
-  void end() { ended_ = true; }  // the gang was left: no launch any more
+  collectives::Engine& engine() const { return *engine_; }  // if carried()
+  void end() { ended_ = true; }                             // the gang was left: no launch any more
   bool carried() const { return engine_ != nullptr; }
   // For measurements of what the comparison of launches costs: without it, from before the first launch on.
   void do_not_compare() { compares_ = false; }
@@ -62,9 +64,9 @@ class MeshChannel {
 // here yet: process 1".
 std::vector<std::string> outstanding_collectives();
 
-// The engine, made on first use: connects to the other processes of the gang if there are any.
-collectives::Engine& engine();
-// `carries`: the engine is to carry the collectives of programs over the mesh, not the plugin.
+// `carries`: an engine is to carry the collectives of programs over the mesh, not the plugin. The first mesh of some
+// processes connects them, and waits until each of them has come to its own first; other processes are not asked.
+// Error(sharding) if this process has no device in it.
 MeshChannel& channel(const Mesh& mesh, bool carries = true);
 
 // The process has left its gang: connections and threads go, meshes made so far can't be used any more.

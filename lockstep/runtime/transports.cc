@@ -26,12 +26,14 @@ using Clock = std::chrono::steady_clock;
 
 class ControlStore final : public collectives::Store {
  public:
+  explicit ControlStore(const std::vector<int>& members)
+      : prefix_(fmt::format("lockstep/transport/{}/", distributed::process_ranges(members))) {}
   void set(const std::string& key, const std::string& value) override {
-    distributed::client().set("lockstep/transport/" + key, value, true);
+    distributed::client().set(prefix_ + key, value, true);
   }
   std::string get(const std::string& key, Clock::time_point deadline) override {
     auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    return distributed::client().get("lockstep/transport/" + key, std::max(left, std::chrono::milliseconds(1)));
+    return distributed::client().get(prefix_ + key, std::max(left, std::chrono::milliseconds(1)));
   }
   std::string describe(int process) override {
     try {
@@ -43,6 +45,9 @@ class ControlStore final : public collectives::Store {
     }
     return fmt::format("process {}", process);
   }
+
+ private:
+  const std::string prefix_;
 };
 
 std::string variable(const char* name) {
@@ -79,24 +84,26 @@ Listen listen() {
 
 }  // namespace
 
-std::unique_ptr<collectives::Transport> connect_processes(Clock::time_point deadline) {
+std::unique_ptr<collectives::Transport> connect_processes(const std::vector<int>& members, Clock::time_point deadline) {
   int rank = distributed::process_index(), size = distributed::process_count();
-  if (size == 1) return collectives::LocalFabric(1).transport(0);
-  ControlStore store;
+  if (members.size() == 1) return collectives::solitary_transport(rank, size);
+  ControlStore store(members);
   Listen where = listen();
   std::unique_ptr<collectives::Transport> transport;
   std::optional<Tls> tls = distributed::process_tls();
   if (over_grpc()) {
     collectives::GrpcOptions options{where.address, where.interface, where.towards};
     options.tls = std::move(tls);
+    options.members = members;
     transport = collectives::connect_grpc(store, rank, size, deadline, options);
   } else {
-    if (tls && rank == 0)
+    if (tls && rank == members.front())
       log::warning(
-          "LOCKSTEP_TRANSPORT=gloo: the collectives' data crosses the network in clear text, though TLS is set. "
-          "Without "
-          "LOCKSTEP_TRANSPORT it would be encrypted.");
+          "LOCKSTEP_TRANSPORT=gloo: the collectives' data crosses the network in clear text, though TLS is set; "
+          "without "
+          "this variable it would be encrypted.");
     collectives::GlooOptions options{where.address, where.interface, where.towards};
+    options.members = members;
     transport = collectives::connect_gloo(store, rank, size, deadline, options);
   }
   if (share_memory()) transport = collectives::with_shared_memory(std::move(transport), store, deadline);

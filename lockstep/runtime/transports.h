@@ -11,13 +11,16 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/collectives/transport.h"
 
 namespace lockstep::runtime {
 
-// Every process of the gang calls it. Error(timeout), Error(peer) as the transport's connect function.
-std::unique_ptr<collectives::Transport> connect_processes(std::chrono::steady_clock::time_point deadline);
+// Between the processes `members`, sorted, each of which calls it; once in a gang for the same processes. Ranks are the
+// processes' ids. Error(timeout), Error(peer) as the transport's connect function.
+std::unique_ptr<collectives::Transport> connect_processes(const std::vector<int>& members,
+                                                          std::chrono::steady_clock::time_point deadline);
 
 // The choices that have to be equal on all processes. Error(invalid_argument) for one that there is not.
 std::map<std::string, std::string> transport_settings();

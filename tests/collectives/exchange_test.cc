@@ -14,6 +14,7 @@ struct Wire final : Transport {
   int rank() const override { return 0; }
   int size() const override { return 2; }
   std::string peer_name(int peer) const override { return "process " + std::to_string(peer); }
+  bool reaches(int peer) const override { return peer != rank(); }
   void start(Receiver* to) override { receiver = to; }
   void send(int, OutgoingFrame) override {}
   void revoke(std::uint64_t) override {}

@@ -59,7 +59,7 @@ class TcpPeer final : public RawPeer {
     in->sin_family = AF_INET;
     in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     bind.length = sizeof(sockaddr_in);
-    fd_ = connect_all(store, 1, 2, std::chrono::steady_clock::now() + kPatience, bind, "gloo").at(0);
+    fd_ = connect_all(store, 1, 2, everybody(2), std::chrono::steady_clock::now() + kPatience, bind, "gloo").at(0);
   }
   ~TcpPeer() override { ::close(fd_); }
   bool first(FrameHeader& header) override {

@@ -29,6 +29,7 @@ class Wire final : public Transport {
   int rank() const override { return 0; }
   int size() const override { return kPeers; }
   std::string peer_name(int peer) const override { return "process " + std::to_string(peer); }
+  bool reaches(int peer) const override { return peer != rank(); }
   void start(Receiver* receiver) override {
     receiver_ = receiver;
     for (int p = 1; p < kPeers; ++p) {

@@ -64,7 +64,7 @@ void rendezvous(Input input) {
   std::string error;
   std::thread waits([&] {
     try {
-      result = connect_all(store, 0, 2, deadline, loopback(), "fuzz");
+      result = connect_all(store, 0, 2, everybody(2), deadline, loopback(), "fuzz");
     } catch (const std::exception& e) {
       error = e.what();
     }

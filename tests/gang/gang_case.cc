@@ -133,7 +133,7 @@ class Runner {
       return expected ? "refused" : error.what();
     }
     if (!c.refused.empty()) return "compiled, though it should be refused";
-    auto program = std::make_shared<runtime::CollectiveProgram>(runtime::engine(), channel_.communicator());
+    auto program = std::make_shared<runtime::CollectiveProgram>(channel_.engine(), channel_.communicator());
     std::string verdict;
     for (int i = 0; i < launches; ++i) {
       verdict = launch(c, executable, program);

@@ -1,5 +1,6 @@
-// Several gangs one after another in the same processes: all three, then the two highest in the opposite order with
-// another coordinator, then each alone. usage: gangs PORT0 PORT1, as process JAX_PROCESS_ID of three. Prints "ok".
+// Several gangs one after another in the same processes: all three, then three times the two highest in the
+// opposite order with another coordinator, then each alone. usage: gangs PORT0 PORT1, as process JAX_PROCESS_ID of
+// three. Prints "ok".
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace ls = lockstep;
 namespace np = ls::numpy;
@@ -31,6 +33,17 @@ std::multiset<std::string> threads() {
     names.insert(name);
   }
   return names;
+}
+
+// No more than there were after the last gang of this kind, soon.
+void expect_threads(std::size_t most) {
+  std::multiset<std::string> now;
+  for (auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10); (now = threads()).size() > most;) {
+    std::string names;
+    for (auto& name : now) names += " " + name;
+    expect(std::chrono::steady_clock::now() < end, "a gang's threads end with it; there are" + names);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
 }
 
 // A sum over all devices of a value that each process has its own of.
@@ -67,7 +80,7 @@ void run(int id, const std::string& first, const std::string& second) {
   ld::shutdown();
   expect(ld::process_count() == 1, "after shutdown() a process is alone");
 
-  if (id > 0) {
+  for (std::size_t round = 0, left = 0; id > 0 && round < 3; ++round) {
     int place = 2 - id;
     ld::initialize({.coordinator_address = second, .num_processes = 2, .process_id = place});
     expect(ls::process_index() == place && ls::device_count() == 2 * devices, "devices of the second gang");
@@ -80,17 +93,17 @@ void run(int id, const std::string& first, const std::string& second) {
     ld::barrier("also", std::chrono::seconds(60));
     ld::shutdown();
     refused(two);
+    if (round > 0) expect_threads(left);
+    left = threads().size();
   }
-  std::multiset<std::string> left;
-  for (int round = 0; round < 3; ++round) {
+  for (std::size_t round = 0, left = 0; round < 3; ++round) {
     ld::initialize({.num_processes = 1, .process_id = 0});
     Sum alone(id);
     expect(alone.total.item<int>() == id * devices, "the sum of one");
     expect(np::sum(local).item<int>() == 10 + 5 * id, "local arrays live on");
     ld::shutdown();
-    auto now = threads();
-    expect(round == 0 || now.size() <= left.size(), "a gang's threads end with it");
-    left = std::move(now);
+    if (round > 0) expect_threads(left);
+    left = threads().size();
   }
 }
 

@@ -1,10 +1,10 @@
-"""Arrays that span real processes. usage: global_arrays_test.py LOCKSTEP GLOBAL_ARRAYS"""
+"""Arrays that span real processes. usage: global_arrays_test.py LOCKSTEP GLOBAL_ARRAYS SOME_PROCESSES"""
 import sys
 import unittest
 
 import ranks
 
-LOCKSTEP, PROGRAM = sys.argv[1:3]
+LOCKSTEP, PROGRAM, SOME_PROCESSES = sys.argv[1:4]
 
 
 class GlobalArrays(unittest.TestCase):
@@ -20,6 +20,10 @@ class GlobalArrays(unittest.TestCase):
 
     def test_four_processes(self):
         self.check(4, 1)
+
+    def test_meshes_of_some_processes(self):
+        for devices in (1, 2):
+            ranks.check_all_ok(self, LOCKSTEP, SOME_PROCESSES, 3, devices)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Gangs that go on without processes that die, and several gangs in the same processes.
-usage: recover_test.py LOCKSTEP SURVIVE GANGS"""
+usage: recover_test.py LOCKSTEP SURVIVE GANGS SOME_PROCESSES"""
 import os
 import re
 import signal
@@ -10,7 +10,7 @@ import unittest
 
 import ranks
 
-LOCKSTEP, SURVIVE, GANGS = sys.argv[1:4]
+LOCKSTEP, SURVIVE, GANGS, SOME_PROCESSES = sys.argv[1:5]
 
 
 class Recovery(unittest.TestCase):
@@ -34,6 +34,11 @@ class Recovery(unittest.TestCase):
         self.check(done, [3, 2])
         self.assertRegex(done.stdout, r"going on with 2 processes from step 70")
         self.assertRegex(done.stderr, r"process 2 \(.*\) died")
+
+    def test_one_is_killed_before_anything_ran_over_a_mesh(self):
+        command = [LOCKSTEP, "run", "-n", "3", "--recoverable", "--", SOME_PROCESSES, "die"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stdout.count("ok")), (0, 2), done.stdout + done.stderr)
 
     def test_all_but_process_0_and_with_two_devices_each(self):
         self.check(self.run_survive("--die", "1@30", processes=2, devices=2), [4, 2])
