@@ -21,6 +21,14 @@ namespace {
 
 constexpr std::size_t kPage = std::size_t{2} << 20;  // a large page of x86 and of ARM with 4 KiB pages
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool kSanitized = false;
+#endif
+
 std::size_t round_up(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
 
 void* map(std::size_t size) {
@@ -143,10 +151,8 @@ std::size_t HostMemory::kept_bytes() {
 
 HostMemory* recycled_host_memory() { return memory; }
 
-bool recycle_host_memory([[maybe_unused]] const Plugin& plugin) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return false;
-#else
+bool recycle_host_memory(const Plugin& plugin) {
+  if (kSanitized) return false;
   static std::mutex mutex;
   static std::set<const Plugin*> done;
   std::lock_guard lock(mutex);
@@ -161,7 +167,6 @@ bool recycle_host_memory([[maybe_unused]] const Plugin& plugin) {
   redirect_import(inside, "realloc", reinterpret_cast<void*>(&resize));
   if (changed) done.insert(&plugin);
   return changed;
-#endif
 }
 
 }  // namespace lockstep::pjrt
