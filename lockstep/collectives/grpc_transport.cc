@@ -22,6 +22,7 @@ namespace lockstep::collectives {
 namespace {
 
 constexpr std::chrono::seconds kLinger{1};  // for the peers to take what is on its way
+constexpr std::chrono::seconds kCheckInterval{1};
 
 class GrpcTransport;
 
@@ -354,13 +355,20 @@ struct Arrivals {
   void await(TimePoint deadline, Store& store) {
     std::unique_lock lock(mutex);
     std::vector<int> missing;
-    changed.wait_until(lock, deadline, [&] {
+    auto settled = [&] {
       missing.clear();
       for (int peer = 0; peer < size; ++peer) {
         if (!present[peer]) missing.push_back(peer);
       }
       return missing.empty() || !failure.empty();
-    });
+    };
+    for (auto now = std::chrono::steady_clock::now();
+         !changed.wait_until(lock, std::min(deadline, now + kCheckInterval), settled) && now < deadline;
+         now = std::chrono::steady_clock::now()) {
+      lock.unlock();
+      store.check();
+      lock.lock();
+    }
     if (missing.empty()) return;
     if (!failure.empty()) throw_error(ErrorCode::peer, "connect", "{}", failure);
     lock.unlock();

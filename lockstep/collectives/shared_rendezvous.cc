@@ -104,19 +104,23 @@ void send_memory(const Socket& socket, const Hello& hello, int fd) {
   (void)!::sendmsg(socket.fd, &message, MSG_NOSIGNAL);
 }
 
-bool await(int fd, TimePoint deadline) {
-  auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  pollfd poll{fd, POLLIN, 0};
-  return ::poll(&poll, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30))) > 0;
+bool await(int fd, Store& store, TimePoint deadline) {
+  for (;;) {
+    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd poll{fd, POLLIN, 0};
+    if (::poll(&poll, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000))) > 0) return true;
+    if (left.count() <= 0) return false;
+    store.check();
+  }
 }
 
 // The peer's memory, and who it says it is; -1: it is a stranger, or gone.
-int receive_memory(const Socket& socket, const Hello& mine, Hello& theirs, TimePoint deadline) {
+int receive_memory(const Socket& socket, const Hello& mine, Hello& theirs, Store& store, TimePoint deadline) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
   bool same_user =
       ::getsockopt(socket.fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 && credentials.uid == ::geteuid();
-  if (!same_user || !await(socket.fd, deadline)) return -1;
+  if (!same_user || !await(socket.fd, store, deadline)) return -1;
   iovec data{&theirs, sizeof(theirs)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
   msghdr message{};
@@ -194,13 +198,13 @@ Neighbourhood meet_neighbours(Store& store, int rank, const std::vector<int>& me
   }
   auto higher = static_cast<std::size_t>(std::distance(willing.upper_bound(rank), willing.end()));
   while (result.neighbours.size() < higher) {
-    if (!await(listener.fd, deadline)) {
+    if (!await(listener.fd, store, deadline)) {
       throw_error(ErrorCode::timeout, "connect", "{} processes on this host have not sent their memory in time",
                   higher - result.neighbours.size());
     }
     Socket socket(::accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC));
     Hello theirs;
-    int fd = socket.fd < 0 ? -1 : receive_memory(socket, mine, theirs, deadline);
+    int fd = socket.fd < 0 ? -1 : receive_memory(socket, mine, theirs, store, deadline);
     if (fd < 0) {
       log::debug("a connection to the shared memory's socket is none of this gang's: dropped");
       continue;
@@ -214,7 +218,7 @@ Neighbourhood meet_neighbours(Store& store, int rank, const std::vector<int>& me
   }
   for (auto& [peer, socket] : lower) {
     Hello theirs;
-    int fd = receive_memory(socket, mine, theirs, deadline);
+    int fd = receive_memory(socket, mine, theirs, store, deadline);
     if (fd < 0 || theirs.rank != peer) {
       throw_error(ErrorCode::peer, "connect", "process {} on this host has not sent its memory", peer);
     }

@@ -124,6 +124,7 @@ class Rendezvous {
     while (missing_ > 0) {
       auto now = std::chrono::steady_clock::now();
       if (now >= deadline) give_up();
+      store_.check();
       std::erase_if(pending_, [&](const Pending& p) { return p.peer < 0 && p.until <= now; });
       std::vector<pollfd> polls{{listener.fd, POLLIN, 0}};
       for (const Pending& p : pending_) {

@@ -81,11 +81,7 @@ std::unique_ptr<collectives::Transport> connect(const std::vector<int>& processe
   auto deadline = [] { return Clock::now() + collective_timeout(); };
   if (processes.size() == 1) return connect_processes(processes, deadline());
   std::string who = distributed::process_ranges(processes);
-  for (const distributed::Failure& lost : distributed::losses())
-    for (int process : lost.processes)
-      if (contains(processes, process))
-        throw_error(ErrorCode::peer, "connect", "processes {} share a mesh, but process {} is gone: {}", who, process,
-                    lost.message);
+  expect_all_there(processes);
   try {
     distributed::client().barrier("lockstep/connect " + who, collective_timeout(), processes);
     return connect_processes(processes, deadline());

@@ -13,6 +13,7 @@
 #include "lockstep/collectives/store.h"
 #include "lockstep/distributed/address.h"
 #include "lockstep/distributed/client.h"
+#include "lockstep/distributed/health.h"
 #include "lockstep/distributed/initialize.h"
 #include "lockstep/distributed/tls.h"
 #include "lockstep/support/config.h"
@@ -24,17 +25,29 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds kCheckInterval{1000};
+
 class ControlStore final : public collectives::Store {
  public:
   explicit ControlStore(const std::vector<int>& members)
-      : prefix_(fmt::format("lockstep/transport/{}/", distributed::process_ranges(members))) {}
+      : members_(members), prefix_(fmt::format("lockstep/transport/{}/", distributed::process_ranges(members))) {}
   void set(const std::string& key, const std::string& value) override {
     distributed::client().set(prefix_ + key, value, true);
   }
   std::string get(const std::string& key, Clock::time_point deadline) override {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    return distributed::client().get(prefix_ + key, std::max(left, std::chrono::milliseconds(1)));
+    for (;;) {
+      auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+      try {
+        return distributed::client().get(prefix_ + key, std::clamp(left, std::chrono::milliseconds(1), kCheckInterval));
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::timeout) throw;
+      }
+      if (Clock::now() >= deadline)
+        throw_error(ErrorCode::timeout, "connect", "nobody has set '{}' in time", prefix_ + key);
+      check();
+    }
   }
+  void check() override { expect_all_there(members_); }
   std::string describe(int process) override {
     try {
       for (const distributed::TaskInfo& t : distributed::client().tasks())
@@ -47,6 +60,7 @@ class ControlStore final : public collectives::Store {
   }
 
  private:
+  const std::vector<int>& members_;
   const std::string prefix_;
 };
 
@@ -83,6 +97,15 @@ Listen listen() {
 }
 
 }  // namespace
+
+void expect_all_there(const std::vector<int>& processes) {
+  distributed::throw_if_failed("connect");
+  for (const distributed::Failure& lost : distributed::losses())
+    for (int process : lost.processes)
+      if (std::binary_search(processes.begin(), processes.end(), process))
+        throw_error(ErrorCode::peer, "connect", "processes {} share a mesh, but process {} is gone: {}",
+                    distributed::process_ranges(processes), process, lost.message);
+}
 
 std::unique_ptr<collectives::Transport> connect_processes(const std::vector<int>& members, Clock::time_point deadline) {
   int rank = distributed::process_index(), size = distributed::process_count();

@@ -22,6 +22,9 @@ namespace lockstep::runtime {
 std::unique_ptr<collectives::Transport> connect_processes(const std::vector<int>& members,
                                                           std::chrono::steady_clock::time_point deadline);
 
+// Throws if the gang has failed, Error(peer) if one of these processes has died in a gang that goes on without it.
+void expect_all_there(const std::vector<int>& processes);
+
 // The choices that have to be equal on all processes. Error(invalid_argument) for one that there is not.
 std::map<std::string, std::string> transport_settings();
 
