@@ -181,7 +181,9 @@ TEST_P(EndTest, TheOtherHearsHowItEnded) {
   auto &a = start(end.process, end.act), &b = start(1 - end.process, "sleep");
   EXPECT_EQ(a.wait(), end.status) << a.err();
   int expected = end.process == 0 && std::string(end.said) == "is lost" ? exit_coordinator_lost : exit_peer_crashed;
-  EXPECT_EQ(b.wait(), expected) << b.err();
+  // If the other has come back from initialize() first, this one may hear of its end there, as an error.
+  constexpr int initialize_has_thrown = 4;
+  EXPECT_THAT(b.wait(), testing::AnyOf(expected, initialize_has_thrown)) << b.err();
   EXPECT_THAT(b.err(), AllOf(HasSubstr("process " + std::to_string(end.process) + " ("), HasSubstr(end.said)));
 }
 INSTANTIATE_TEST_SUITE_P(Ends, EndTest,

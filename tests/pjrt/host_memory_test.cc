@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -118,13 +120,18 @@ TEST(HostMemory, IsWhereThePluginTakesItsScratchMemoryFrom) {
   LoadedExecutable program = cpu().compile(kSort, kOptions);
   std::size_t kept = 0;
   for (int i = 0; i < 4; ++i) {
+    std::size_t before = memory->kept_bytes();
     Buffer a = put<float>(cpu(), {2.0f});
     auto out = program.execute(std::array<const Buffer*, 1>{&a});
     EXPECT_EQ(get<float>(out[0])[0], 2 * 4194302.0f);
-    if (i == 1) kept = memory->kept_bytes();
+    // The plugin frees it a little after the result is there.
+    for (auto end = std::chrono::steady_clock::now() + 30s;
+         memory->kept_bytes() < std::max(before, 16 * MiB) && std::chrono::steady_clock::now() < end;)
+      std::this_thread::sleep_for(1ms);
+    if (i == 0) kept = memory->kept_bytes();
   }
   EXPECT_GE(kept, 16 * MiB);
-  EXPECT_LE(memory->kept_bytes(), 2 * kept);  // and not one block more for each launch
+  EXPECT_EQ(memory->kept_bytes(), kept);  // and not one block more for each launch
 }
 
 TEST(HostMemory, TheLimitMustBeANumber) {
