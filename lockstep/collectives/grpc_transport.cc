@@ -22,7 +22,6 @@ namespace lockstep::collectives {
 namespace {
 
 constexpr std::chrono::seconds kLinger{1};  // for the peers to take what is on its way
-constexpr std::chrono::seconds kCheckInterval{1};
 
 class GrpcTransport;
 

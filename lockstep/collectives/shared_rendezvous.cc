@@ -106,9 +106,11 @@ void send_memory(const Socket& socket, const Hello& hello, int fd) {
 
 bool await(int fd, Store& store, TimePoint deadline) {
   for (;;) {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    using std::chrono::milliseconds;
+    auto left = std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd poll{fd, POLLIN, 0};
-    if (::poll(&poll, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000))) > 0) return true;
+    auto time = std::clamp<milliseconds>(left, milliseconds(0), kCheckInterval);
+    if (::poll(&poll, 1, static_cast<int>(time.count())) > 0) return true;
     if (left.count() <= 0) return false;
     store.check();
   }

@@ -131,7 +131,7 @@ class Rendezvous {
         bool writes = p.connecting || (p.peer >= 0 && p.sent < sizeof(Hello));
         polls.push_back({p.socket.fd, static_cast<short>(writes ? POLLOUT : POLLIN), 0});
       }
-      auto wait = std::min<TimePoint::duration>(deadline - now, std::chrono::seconds(1));
+      auto wait = std::min<TimePoint::duration>(deadline - now, kCheckInterval);
       int ms = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(wait).count()) + 1;
       if (::poll(polls.data(), polls.size(), ms) < 0 && errno != EINTR) {
         throw_error(ErrorCode::distributed, "connect", "poll: {}", std::strerror(errno));

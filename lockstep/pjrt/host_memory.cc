@@ -31,6 +31,11 @@ constexpr bool kSanitized = false;
 
 std::size_t round_up(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
 
+// Most addresses are none, so that free() seldom takes the lock.
+bool may_be_block(void* address) {
+  return address != nullptr && reinterpret_cast<std::uintptr_t>(address) % kPage == 0;
+}
+
 void* map(std::size_t size) {
   void* all = ::mmap(nullptr, size + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (all == MAP_FAILED) return nullptr;
@@ -103,10 +108,14 @@ void* HostMemory::allocate(std::size_t size) {
   return block.address;
 }
 
+std::vector<HostMemory::Block>::iterator HostMemory::find_locked(void* address) {
+  return std::find_if(used_.begin(), used_.end(), [&](const Block& b) { return b.address == address; });
+}
+
 bool HostMemory::release(void* address) {
-  if (reinterpret_cast<std::uintptr_t>(address) % kPage != 0 || address == nullptr) return false;
+  if (!may_be_block(address)) return false;
   std::lock_guard lock(mutex_);
-  auto it = std::find_if(used_.begin(), used_.end(), [&](const Block& b) { return b.address == address; });
+  auto it = find_locked(address);
   if (it == used_.end()) return false;
   Block block = *it;
   *it = used_.back();
@@ -123,11 +132,10 @@ bool HostMemory::release(void* address) {
 }
 
 std::size_t HostMemory::size_of(void* address) {
-  if (reinterpret_cast<std::uintptr_t>(address) % kPage != 0 || address == nullptr) return 0;
+  if (!may_be_block(address)) return 0;
   std::lock_guard lock(mutex_);
-  for (const Block& b : used_)
-    if (b.address == address) return b.size;
-  return 0;
+  auto it = find_locked(address);
+  return it == used_.end() ? 0 : it->size;
 }
 
 void HostMemory::trim(std::size_t keep) {

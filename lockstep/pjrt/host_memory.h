@@ -39,6 +39,7 @@ class HostMemory {
     std::size_t size;
   };
 
+  std::vector<Block>::iterator find_locked(void* address);  // among the used
   void trim_locked(std::size_t keep);
 
   const std::size_t limit_;

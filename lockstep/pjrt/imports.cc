@@ -1,6 +1,5 @@
 #include "lockstep/pjrt/imports.h"
 
-#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,9 +53,7 @@ struct Carrier {
 struct State {
   std::mutex mutex;  // not held while processes connect
   std::condition_variable connected;
-  std::map<std::vector<int>, Carrier> carriers;  // by processes
-  std::mutex running_mutex;
-  std::vector<collectives::Engine*> running;                                        // their engines, for reports
+  std::map<std::vector<int>, Carrier> carriers;                                     // by processes
   std::map<std::vector<int>, std::shared_ptr<MeshChannel::Agreements>> agreements;  // by processes
   std::map<std::uint32_t, std::unique_ptr<MeshChannel>> channels;  // by mesh; of all gangs, because programs hold them
   std::vector<std::unique_ptr<collectives::Engine>> ended;         // of gangs that were left, closed
@@ -119,36 +118,14 @@ std::unique_ptr<collectives::Engine> make_engine(const std::vector<int>& process
 // The peers may still be waiting for what this process has launched.
 void drain() { wait_for_launches(Clock::now() + collective_timeout()); }
 
-// The engine between these processes, made on first use.
-collectives::Engine& engine(const std::vector<int>& processes) {
-  State& s = state();
-  std::unique_lock lock(s.mutex);
-  Carrier& carrier = s.carriers[processes];
-  s.connected.wait(lock, [&] { return !carrier.connecting; });
-  if (carrier.engine) return *carrier.engine;
-  carrier.connecting = true;
-  lock.unlock();
-  std::unique_ptr<collectives::Engine> made;
-  std::exception_ptr failed;
-  try {
-    made = make_engine(processes);
-  } catch (...) {
-    failed = std::current_exception();
-  }
-  lock.lock();
-  carrier.connecting = false;
-  s.connected.notify_all();
-  if (failed) std::rethrow_exception(failed);
-  carrier.engine = std::move(made);
-  collectives::Engine* e = carrier.engine.get();
-  {
-    std::lock_guard running(s.running_mutex);
-    s.running.push_back(e);
-  }
+Carrier make_carrier(const std::vector<int>& processes) {
+  Carrier carrier;
+  carrier.engine = make_engine(processes);
   if (processes.size() == 1) {
     carrier.leaving = distributed::on_leaving(drain);
-    return *e;
+    return carrier;
   }
+  collectives::Engine* e = carrier.engine.get();
   auto lose = [e, processes](const distributed::Failure& failure) {
     for (int p : failure.processes)
       if (contains(processes, p)) e->lose(p, distributed::to_error(failure, "collective"));
@@ -161,7 +138,30 @@ collectives::Engine& engine(const std::vector<int>& processes) {
       distributed::on_failure([e](const distributed::Failure& f) { e->fail(distributed::to_error(f, "collective")); });
   carrier.loss = distributed::on_loss(lose);
   for (const distributed::Failure& f : distributed::losses()) lose(f);
-  return *e;
+  return carrier;
+}
+
+// The engine between these processes, made on first use.
+collectives::Engine& engine(const std::vector<int>& processes) {
+  State& s = state();
+  std::unique_lock lock(s.mutex);
+  Carrier& carrier = s.carriers[processes];
+  s.connected.wait(lock, [&] { return !carrier.connecting; });
+  if (carrier.engine) return *carrier.engine;
+  carrier.connecting = true;
+  lock.unlock();
+  Carrier made;
+  std::exception_ptr failed;
+  try {
+    made = make_carrier(processes);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  lock.lock();
+  carrier = std::move(made);  // which is not connecting
+  s.connected.notify_all();
+  if (failed) std::rethrow_exception(failed);
+  return *carrier.engine;
 }
 
 }  // namespace
@@ -174,17 +174,12 @@ void end_gang() {
   });
   for (auto& [id, channel] : s.channels) channel->end();
   s.agreements.clear();
-  {
-    std::lock_guard running(s.running_mutex);
-    s.running.clear();
-  }
-  auto carriers = std::exchange(s.carriers, {});
-  for (auto& [processes, carrier] : carriers)
-    if (carrier.engine) s.ended.push_back(std::move(carrier.engine));
+  auto carriers = std::exchange(s.carriers, {});  // whose subscriptions end with this call
   std::vector<collectives::Engine*> ending;
-  for (auto& e : s.ended) ending.push_back(e.get());
+  for (auto& [processes, carrier] : carriers)
+    if (carrier.engine) ending.push_back(s.ended.emplace_back(std::move(carrier.engine)).get());
   lock.unlock();
-  for (collectives::Engine* e : ending) e->close();  // again does nothing
+  for (collectives::Engine* e : ending) e->close();
 }
 
 void drain_before_exit() {
@@ -207,9 +202,10 @@ std::vector<std::string> outstanding_collectives() {
   std::vector<std::string> out;
   std::vector<collectives::Outstanding> all;
   {
-    std::lock_guard lock(state().running_mutex);
-    for (collectives::Engine* e : state().running)
-      for (collectives::Outstanding& o : e->snapshot()) all.push_back(std::move(o));
+    State& s = state();
+    std::lock_guard lock(s.mutex);
+    for (auto& [processes, carrier] : s.carriers)
+      if (carrier.engine) std::ranges::move(carrier.engine->snapshot(), std::back_inserter(all));
   }
   for (const collectives::Outstanding& o : all) {
     out.push_back(fmt::format("{} {} in launch {} for {:.1f} s", collectives::to_string(o.op), o.name, o.launch,

@@ -25,8 +25,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kCheckInterval{1000};
-
 class ControlStore final : public collectives::Store {
  public:
   explicit ControlStore(const std::vector<int>& members)
@@ -38,7 +36,9 @@ class ControlStore final : public collectives::Store {
     for (;;) {
       auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
       try {
-        return distributed::client().get(prefix_ + key, std::clamp(left, std::chrono::milliseconds(1), kCheckInterval));
+        return distributed::client().get(
+            prefix_ + key,
+            std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(1), collectives::kCheckInterval));
       } catch (const Error& e) {
         if (e.code() != ErrorCode::timeout) throw;
       }

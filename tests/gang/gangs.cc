@@ -13,16 +13,14 @@
 #include <string>
 #include <thread>
 
+#include "tests/gang/expect.h"
+
 namespace ls = lockstep;
 namespace np = ls::numpy;
 namespace ld = ls::distributed;
 using ls::Array, ls::P;
 
 namespace {
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
-}
 
 // The threads of this process, by name.
 std::multiset<std::string> threads() {

@@ -2,17 +2,14 @@
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
-#include <stdexcept>
+
+#include "tests/gang/expect.h"
 
 namespace ls = lockstep;
 namespace np = ls::numpy;
 using ls::Array, ls::none, ls::P;
 
 namespace {
-
-void expect(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error(what);
-}
 
 // Row i of the whole is 100 times the process it comes from plus its place there; each process has two rows of four.
 float element(std::int64_t row, std::int64_t column) {

@@ -26,6 +26,8 @@
 #include <string>
 #include <thread>
 
+#include "tests/gang/expect.h"
+
 namespace ls = lockstep;
 namespace np = ls::numpy;
 using ls::Array, ls::P;
@@ -39,10 +41,6 @@ bool is_lockstep(void* function) {
   Dl_info info{};
   return ::dladdr(function, &info) != 0 && info.dli_fname != nullptr &&
          std::strstr(info.dli_fname, "liblockstep") != nullptr;
-}
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
 }
 
 }  // namespace

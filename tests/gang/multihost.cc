@@ -7,6 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "tests/gang/expect.h"
+
 namespace ls = lockstep;
 namespace np = ls::numpy;
 namespace mh = ls::multihost_utils;
@@ -16,9 +18,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
-}
 template <class F>
 std::string error_of(ls::ErrorCode code, F f) {
   try {

@@ -11,16 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/gang/expect.h"
+
 namespace ls = lockstep;
 namespace np = ls::numpy;
 namespace ld = ls::distributed;
 using ls::Array, ls::P;
 
 namespace {
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
-}
 
 std::vector<ls::Device> devices_of(const std::vector<int>& processes) {
   std::vector<ls::Device> result;

@@ -1,4 +1,5 @@
-// One process of a gang, for tests: initialises from its environment, says so, does what its argument says.
+// One process of a gang, for tests: initialises from its environment, says so, does what its argument
+// says, with TEST_AWAITS_SIGNAL once it gets SIGUSR1.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -159,6 +160,11 @@ const std::map<std::string, std::function<int()>> acts = {
 
 int main(int argc, char** argv) {
   if (argc != 2 || !acts.contains(argv[1])) return 2;
+  sigset_t go;
+  sigemptyset(&go);
+  sigaddset(&go, SIGUSR1);
+  bool waits = std::getenv("TEST_AWAITS_SIGNAL") != nullptr;  // before it acts
+  if (waits) pthread_sigmask(SIG_BLOCK, &go, nullptr);
   ld::set_runtime_hooks({.local_device_count = [](const std::vector<int>&) { return 2; },
                          .plugin = [] { return std::string("test plugin 1"); },
                          .settings =
@@ -177,5 +183,7 @@ int main(int argc, char** argv) {
     return 4;
   }
   say("joined " + std::to_string(ld::process_index()) + " of " + std::to_string(ld::process_count()));
+  int signal = 0;
+  if (waits) sigwait(&go, &signal);
   return acts.at(argv[1])();
 }
