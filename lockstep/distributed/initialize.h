@@ -55,8 +55,8 @@ struct InitializeOptions {
   // The signal that announces that this process will be taken away: taken when reached_preemption_sync_point() is first
   // called, and only in programs that call it. 0: none (notify_preemption() remains).
   int preemption_signal = SIGTERM;
-  // The signal at which this process prints where it stands, unless the program has a handler of its own for it. 0:
-  // none.
+  // The signal at which this process prints where it stands, unless the program has a handler of its own for it; where
+  // it is ignored, as a shell ignores SIGQUIT for what it starts in the background, it is taken. 0: none.
   int report_signal = SIGQUIT;
 };
 

@@ -22,6 +22,7 @@ double seconds(std::chrono::milliseconds time) { return std::chrono::duration<do
 std::atomic<int> bell{-1};  // the writing end of the pipe on which the thread waits
 int ear = -1;
 int taken = 0;
+struct sigaction before {};
 std::thread& listener = *new std::thread;  // immortal: exit() may find it at work
 
 void ring(int) {
@@ -58,9 +59,10 @@ std::string where_it_stands() {
 }
 
 void begin_stand_reports(int signal) {
-  struct sigaction present {};
-  if (signal == 0 || taken != 0 || ::sigaction(signal, nullptr, &present) != 0) return;
-  if ((present.sa_flags & SA_SIGINFO) || present.sa_handler != SIG_DFL) return;
+  if (signal == 0 || taken != 0 || ::sigaction(signal, nullptr, &before) != 0) return;
+  // A handler of the program's own stays. Ignored, on the other hand, is how a shell starts what it has in the
+  // background.
+  if ((before.sa_flags & SA_SIGINFO) || (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)) return;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return;
   ear = ends[0];
@@ -76,7 +78,7 @@ void begin_stand_reports(int signal) {
 
 void end_stand_reports() {
   if (taken == 0) return;
-  ::signal(taken, SIG_DFL);
+  ::sigaction(taken, &before, nullptr);
   taken = 0;
   char end = 0;
   [[maybe_unused]] ssize_t n = ::write(bell, &end, 1);

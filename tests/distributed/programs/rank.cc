@@ -165,6 +165,8 @@ int main(int argc, char** argv) {
   sigaddset(&go, SIGUSR1);
   bool waits = std::getenv("TEST_AWAITS_SIGNAL") != nullptr;  // before it acts
   if (waits) pthread_sigmask(SIG_BLOCK, &go, nullptr);
+  // As in what a shell has started in the background.
+  if (std::getenv("TEST_IGNORES_SIGQUIT")) std::signal(SIGQUIT, SIG_IGN);
   ld::set_runtime_hooks({.local_device_count = [](const std::vector<int>&) { return 2; },
                          .plugin = [] { return std::string("test plugin 1"); },
                          .settings =
