@@ -19,7 +19,7 @@ BARS = {  # ratio to JAX now; what the design aims at is stricter
     "barrier": ("256 clients pass a barrier", 0.7),
     "kv": ("key-value round trip", 0.7),
 }
-ROUNDS = {"dispatch": 2, "trace": 3, "step": 3, "coordination": 3}  # the best of so many counts
+ROUNDS = {"dispatch": 2, "trace": 5, "step": 3, "coordination": 3}  # the best of so many counts
 
 
 def lines(text):

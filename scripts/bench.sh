@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prints ours / JAX / ratio / bar / pass or miss for everything that lockstep promises to be fast at. Both are measured in
-# the same run, one after the other, with the same number of threads.
+# the same run, one after the other, with the same number of threads. Ours links lockstep::malloc, as a program that wants
+# to be fast would.
 # usage: scripts/bench.sh [dispatch] [trace] [step] [coordination]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <string_view>
 
@@ -19,7 +20,8 @@
 namespace lockstep::pjrt {
 namespace {
 
-constexpr std::size_t kPage = std::size_t{2} << 20;  // a large page of x86 and of ARM with 4 KiB pages
+constexpr std::size_t kLargePage = std::size_t{2} << 20;  // of x86 and of ARM with 4 KiB pages
+constexpr std::size_t kGranule = std::size_t{64} << 10;   // of smaller blocks
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
@@ -29,29 +31,29 @@ constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(th
 constexpr bool kSanitized = false;
 #endif
 
-std::size_t round_up(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
+std::size_t round_up(std::size_t size, std::size_t unit) { return (size + unit - 1) / unit * unit; }
 
 // Most addresses are none, so that free() seldom takes the lock.
 bool may_be_block(void* address) {
-  return address != nullptr && reinterpret_cast<std::uintptr_t>(address) % kPage == 0;
+  return address != nullptr && reinterpret_cast<std::uintptr_t>(address) % kGranule == 0;
 }
 
-void* map(std::size_t size) {
-  void* all = ::mmap(nullptr, size + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+void* map(std::size_t size, std::size_t alignment) {
+  void* all = ::mmap(nullptr, size + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (all == MAP_FAILED) return nullptr;
-  auto start = reinterpret_cast<std::uintptr_t>(all), block = round_up(start);
+  auto start = reinterpret_cast<std::uintptr_t>(all), block = round_up(start, alignment);
   if (block > start) ::munmap(all, block - start);
-  if (std::size_t after = start + kPage - block; after > 0) ::munmap(reinterpret_cast<void*>(block + size), after);
-  ::madvise(reinterpret_cast<void*>(block), size, MADV_HUGEPAGE);
+  if (std::size_t after = start + alignment - block; after > 0) ::munmap(reinterpret_cast<void*>(block + size), after);
+  if (alignment >= kLargePage) ::madvise(reinterpret_cast<void*>(block), size, MADV_HUGEPAGE);
   return reinterpret_cast<void*>(block);
 }
 
 HostMemory* memory = nullptr;  // of all plugins; set before the first of them calls here
 
 int take(void** out, std::size_t alignment, std::size_t size) {
-  if (size < HostMemory::kSmallest || alignment > kPage) return ::posix_memalign(out, alignment, size);
-  void* block = memory->allocate(size);
-  if (block == nullptr) return ENOMEM;
+  bool ours = size >= HostMemory::kSmallest && alignment <= HostMemory::alignment_of(size);
+  void* block = ours ? memory->allocate(size) : nullptr;
+  if (block == nullptr) return ::posix_memalign(out, alignment, size);
   *out = block;
   return 0;
 }
@@ -85,48 +87,62 @@ std::size_t limit() {
 
 }  // namespace
 
+std::size_t HostMemory::alignment_of(std::size_t size) { return size < 2 * kLargePage ? kGranule : kLargePage; }
+
 void* HostMemory::allocate(std::size_t size) {
-  size = round_up(size);
+  std::size_t alignment = alignment_of(size);
+  size = round_up(size, alignment);
   std::lock_guard lock(mutex_);
-  auto best = kept_.end();
-  for (auto it = kept_.begin(); it != kept_.end(); ++it)
-    if (it->size >= size && it->size - size <= size / 4 && (best == kept_.end() || it->size <= best->size)) best = it;
-  Block block{nullptr, size};
-  if (best != kept_.end()) {
-    block = *best;
-    kept_bytes_ -= block.size;
-    kept_.erase(best);
-  } else {
-    block.address = map(size);
-    if (block.address == nullptr) {
-      trim_locked(0);
-      block.address = map(size);
-    }
-    if (block.address == nullptr) return nullptr;
+  if (void* kept = take_kept_locked(size)) return kept;
+  void* block = map(size, alignment);
+  if (block == nullptr) {
+    trim_locked(0);
+    block = map(size, alignment);
   }
-  used_.push_back(block);
-  return block.address;
+  if (block != nullptr) used_.emplace(block, size);
+  return block;
 }
 
-std::vector<HostMemory::Block>::iterator HostMemory::find_locked(void* address) {
-  return std::find_if(used_.begin(), used_.end(), [&](const Block& b) { return b.address == address; });
+// The smallest that is large enough and no more than a quarter too large; of equals the latest, which may be in a
+// cache.
+void* HostMemory::take_kept_locked(std::size_t size) {
+  auto least = by_size_.lower_bound(size);
+  if (least == by_size_.end() || least->first - size > size / 4) return nullptr;
+  auto found = std::prev(by_size_.upper_bound(least->first));
+  Blocks::iterator it = found->second;
+  Block block = *it;
+  if (block.warm) warm_bytes_ -= block.size;
+  kept_bytes_ -= block.size;
+  (block.warm ? warm_ : cold_).erase(it);
+  by_size_.erase(found);
+  used_.emplace(block.address, block.size);
+  return block.address;
 }
 
 bool HostMemory::release(void* address) {
   if (!may_be_block(address)) return false;
   std::lock_guard lock(mutex_);
-  auto it = find_locked(address);
+  auto it = used_.find(address);
   if (it == used_.end()) return false;
-  Block block = *it;
-  *it = used_.back();
-  used_.pop_back();
-  if (block.size > limit_) {
-    ::munmap(block.address, block.size);
+  std::size_t size = it->second;
+  used_.erase(it);
+  if (size > limit_) {
+    ::munmap(address, size);
     return true;
   }
-  ::madvise(block.address, block.size, MADV_FREE);
-  kept_.push_back(block);
-  kept_bytes_ += block.size;
+  bool warm = size <= kWarm / 8;
+  Blocks& blocks = warm ? warm_ : cold_;
+  blocks.push_back({address, size, ++frees_, warm});
+  by_size_.emplace(size, std::prev(blocks.end()));
+  kept_bytes_ += size;
+  if (warm) warm_bytes_ += size;
+  if (!warm) ::madvise(address, size, MADV_FREE);
+  for (; warm_bytes_ > kWarm; cold_.splice(cold_.end(), warm_, warm_.begin())) {
+    Block& oldest = warm_.front();
+    ::madvise(oldest.address, oldest.size, MADV_FREE);
+    oldest.warm = false;
+    warm_bytes_ -= oldest.size;
+  }
   trim_locked(limit_);
   return true;
 }
@@ -134,8 +150,8 @@ bool HostMemory::release(void* address) {
 std::size_t HostMemory::size_of(void* address) {
   if (!may_be_block(address)) return 0;
   std::lock_guard lock(mutex_);
-  auto it = find_locked(address);
-  return it == used_.end() ? 0 : it->size;
+  auto it = used_.find(address);
+  return it == used_.end() ? 0 : it->second;
 }
 
 void HostMemory::trim(std::size_t keep) {
@@ -143,13 +159,21 @@ void HostMemory::trim(std::size_t keep) {
   trim_locked(keep);
 }
 
+void HostMemory::drop_oldest_locked() {
+  bool warm = cold_.empty() || (!warm_.empty() && warm_.front().freed < cold_.front().freed);
+  Blocks& blocks = warm ? warm_ : cold_;
+  auto oldest = blocks.begin();
+  auto [it, end] = by_size_.equal_range(oldest->size);
+  while (it != end && it->second != oldest) ++it;
+  by_size_.erase(it);
+  if (oldest->warm) warm_bytes_ -= oldest->size;
+  kept_bytes_ -= oldest->size;
+  ::munmap(oldest->address, oldest->size);
+  blocks.erase(oldest);
+}
+
 void HostMemory::trim_locked(std::size_t keep) {
-  auto end = kept_.begin();
-  for (; end != kept_.end() && kept_bytes_ > keep; ++end) {
-    ::munmap(end->address, end->size);
-    kept_bytes_ -= end->size;
-  }
-  kept_.erase(kept_.begin(), end);
+  while (kept_bytes_ > keep) drop_oldest_locked();
 }
 
 std::size_t HostMemory::kept_bytes() {

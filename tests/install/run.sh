@@ -38,6 +38,10 @@ cmake --build "$work/consumer/build" >"$work/build.log" 2>&1 || {
 offline=()
 if unshare --net true 2>/dev/null; then offline=(unshare --net); fi
 cd /
-timeout 60 env -i "${offline[@]}" "$work/consumer/build/consumer" || fail "the outside program failed"
+for program in consumer consumer_malloc; do
+  timeout 60 env -i "${offline[@]}" "$work/consumer/build/$program" || fail "the outside program $program failed"
+done
+if ldd "$work/consumer/build/consumer" | grep mimalloc; then fail "a program has a malloc it did not ask for"; fi
+ldd "$work/consumer/build/consumer_malloc" | grep -q mimalloc || fail "lockstep::malloc is not linked"
 timeout 60 env -i "$tree/bin/lockstep" --help >"$work/help" || fail "the installed command does not start"
 [[ -s $work/help ]] || fail "the installed command says nothing"

@@ -37,6 +37,40 @@ TEST(HostMemory, GivesAFreedBlockOutAgain) {
   EXPECT_TRUE(memory.release(small));
 }
 
+TEST(HostMemory, SmallBlocksWasteLittle) {
+  HostMemory memory(64 * MiB);
+  void* block = memory.allocate(300'000);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % HostMemory::alignment_of(300'000), 0u);
+  EXPECT_EQ(memory.size_of(block), 320 * 1024u);
+  void* other = memory.allocate(300'000);
+  EXPECT_TRUE(memory.release(block));
+  EXPECT_TRUE(memory.release(other));
+  EXPECT_EQ(memory.allocate(310'000), other);  // the latest
+  EXPECT_EQ(memory.allocate(310'000), block);
+  EXPECT_TRUE(memory.release(block));
+  EXPECT_TRUE(memory.release(other));
+}
+
+TEST(HostMemory, OfSmallBlocksTheLatestStayInMemory) {
+  HostMemory memory(1024 * MiB);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 160; ++i) blocks.push_back(memory.allocate(MiB));
+  for (void* b : blocks) std::memset(b, 7, MiB);
+  for (void* b : blocks) ASSERT_TRUE(memory.release(b));
+  EXPECT_EQ(memory.kept_bytes(), 160 * MiB);
+  // The last first.
+  for (std::size_t i = 0; i < 160; ++i) {
+    auto* block = static_cast<char*>(memory.allocate(MiB));
+    ASSERT_EQ(block, blocks[159 - i]);
+    if (i < HostMemory::kWarm / MiB) {
+      ASSERT_EQ(block[0], 7);
+    }
+  }
+  for (void* b : blocks) ASSERT_TRUE(memory.release(b));
+  memory.trim(0);
+  EXPECT_EQ(memory.kept_bytes(), 0u);
+}
+
 TEST(HostMemory, KeepsNoMoreThanItsLimit) {
   HostMemory memory(20 * MiB);
   void *a = memory.allocate(8 * MiB), *b = memory.allocate(12 * MiB), *c = memory.allocate(8 * MiB),
@@ -61,7 +95,7 @@ TEST(HostMemory, KnowsWhatIsNotItsOwn) {
   int local = 0;
   EXPECT_FALSE(memory.release(nullptr));
   EXPECT_FALSE(memory.release(&local));
-  void* other = std::aligned_alloc(2 * MiB, 4 * MiB);
+  void* other = std::aligned_alloc(HostMemory::alignment_of(MiB), MiB);
   EXPECT_FALSE(memory.release(other));
   EXPECT_EQ(memory.size_of(other), 0u);
   std::free(other);
@@ -79,7 +113,7 @@ TEST(HostMemory, ServesSeveralThreads) {
     threads.emplace_back([&memory, t] {
       std::mt19937 random(t);
       for (int i = 0; i < 200; ++i) {
-        std::size_t size = (4 + random() % 8) * MiB;
+        std::size_t size = HostMemory::kSmallest << random() % 8;
         auto* block = static_cast<char*>(memory.allocate(size));
         ASSERT_NE(block, nullptr);
         block[0] = static_cast<char>(t);
