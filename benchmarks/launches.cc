@@ -1,8 +1,8 @@
 // What the comparison of launches costs in a warm step: the same step on two meshes of the same devices, of which one
 // is compared and the other is not, in turns, in the same processes. Process 0 prints a JSON object per step:
-//   {"name": "tiny", "seconds": [compared, without], "cpu_seconds": [..], "instructions": [..]}
+//   {"name": "tiny", "seconds": [without, ratio], "cpu_seconds": [..], "instructions": [..]}
 // each per step and process; instructions are there if the kernel counts them. Under callgrind (launches.py) it counts.
-// usage: launches [ROUNDS] [STEPS]
+// usage: launches tiny|gpt ROUNDS STEPS
 #include <linux/perf_event.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -63,19 +63,21 @@ double cpu_seconds() {
 struct Sample {
   double seconds, cpu_seconds, instructions;
 };
-double median(std::vector<Sample> samples, double Sample::*part) {
-  std::sort(samples.begin(), samples.end(), [&](auto& a, auto& b) { return a.*part < b.*part; });
-  return samples[samples.size() / 2].*part;
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
-// `steps[0]` is compared, `steps[1]` is not; each takes one step and waits for it.
+// `steps[0]` is compared, `steps[1]` is not; each takes one step and waits for it. Blocks of `count` steps, short
+// enough that what else the machine does meets both alike; the ratio is the median of those of neighbours.
 void measure(const Instructions& instructions, const std::string& name, const std::function<void()> (&steps)[2],
              int rounds, int count) {
   for (auto& step : steps)
     for (int i = 0; i < 3; ++i) step();
   std::vector<Sample> samples[2];
-  for (int round = 0; round < 2 * rounds; ++round) {
-    int which = (round + round / 2) % 2;  // 0 1 1 0: neither gains by a drift
+  static const std::string labels[2] = {"compared", "without"};  // valgrind reads them later
+  for (int block = 0; block < 4 * rounds; ++block) {
+    int which = (block + block / 2) % 2;  // 0 1 1 0: neither gains by a drift
     CALLGRIND_START_INSTRUMENTATION;
     CALLGRIND_ZERO_STATS;
     auto start = Clock::now();
@@ -83,70 +85,81 @@ void measure(const Instructions& instructions, const std::string& name, const st
     for (int i = 0; i < count; ++i) steps[which]();
     samples[which].push_back({std::chrono::duration<double>(Clock::now() - start).count() / count,
                               (cpu_seconds() - cpu) / count, (instructions.now() - before) / count});
-    CALLGRIND_DUMP_STATS_AT((name + (which == 0 ? " compared " : " without ") + std::to_string(count)).c_str());
+    CALLGRIND_DUMP_STATS_AT(labels[which].c_str());
     CALLGRIND_STOP_INSTRUMENTATION;
   }
   if (ls::process_index() != 0) return;
-  auto pair = [&](double Sample::*part) {
+  auto compare = [&](double Sample::*part) {
+    std::vector<double> without, ratios;
+    for (int round = 0; round < rounds; ++round) {
+      auto sum = [&](int which) { return samples[which][2 * round].*part + samples[which][2 * round + 1].*part; };
+      without.push_back(sum(1) / 2);
+      ratios.push_back(sum(0) / sum(1));
+    }
     char text[80];
-    std::snprintf(text, sizeof text, "[%.9g, %.9g]", median(samples[0], part), median(samples[1], part));
+    std::snprintf(text, sizeof text, "[%.9g, %.6f]", median(without), median(ratios));
     return std::string(text);
   };
-  std::printf("{\"name\": \"%s\", \"seconds\": %s, \"cpu_seconds\": %s", name.c_str(), pair(&Sample::seconds).c_str(),
-              pair(&Sample::cpu_seconds).c_str());
-  if (instructions.now() > 0) std::printf(", \"instructions\": %s", pair(&Sample::instructions).c_str());
+  std::printf("{\"name\": \"%s\", \"seconds\": %s, \"cpu_seconds\": %s", name.c_str(),
+              compare(&Sample::seconds).c_str(), compare(&Sample::cpu_seconds).c_str());
+  if (instructions.now() > 0) std::printf(", \"instructions\": %s", compare(&Sample::instructions).c_str());
   std::printf("}\n");
   std::fflush(stdout);
 }
 
-void run(const Instructions& instructions, int rounds, int count) {
-  ls::distributed::initialize();
-  const ls::Mesh meshes[2] = {ls::make_mesh({{"compared", -1}}), ls::make_mesh({{"plain", -1}})};
-  ls::runtime::channel(meshes[1]).do_not_compare();
-  std::function<void()> steps[2];
+// An array and a sum over it: next to nothing but the launch and its collective.
+std::function<void()> tiny_step(const ls::Mesh& mesh) {
+  Array x = ls::device_put(np::ones({8 * ls::device_count(), 16}), {mesh, ls::P("data")});
+  return [x, f = ls::jit([](Array x) { return x + 0 * np::sum(x); }, {.name = "tiny"})]() mutable {
+    x = f(x);
+    x.block_until_ready();
+  };
+}
 
-  for (int i = 0; i < 2; ++i) {
-    Array x = ls::device_put(np::ones({8 * ls::device_count(), 16}), {meshes[i], ls::P(i == 0 ? "compared" : "plain")});
-    steps[i] = [x, f = ls::jit([](Array x) { return x + 0 * np::sum(x); }, {.name = "tiny"})]() mutable {
-      x = f(x);
-      x.block_until_ready();
-    };
-  }
-  measure(instructions, "tiny", steps, rounds, count);
-
+std::function<void()> gpt_step(const ls::Mesh& mesh) {
   GptConfig c{4, 128, 4, 256, 64};
-  for (int i = 0; i < 2; ++i) {
-    ls::NamedSharding everywhere(meshes[i], ls::P()), split(meshes[i], ls::P(i == 0 ? "compared" : "plain"));
-    auto start = ls::jit(
-        [&](Array key) {
-          Gpt g = init(c, key);
-          Gpt zero = ls::tree::map([](Array p) { return np::zeros_like(p); }, g);
-          return State{g, zero, zero, np::zeros({}, ls::DType::float32)};
-        },
-        {.out_shardings = everywhere});
-    std::mt19937 random(1);
-    std::vector<std::int32_t> bytes(static_cast<std::size_t>(8 * (c.context + 1)));
-    for (auto& b : bytes) b = static_cast<std::int32_t>(random() % 256);
-    Array rows = ls::device_put(np::asarray(std::move(bytes), {8, c.context + 1}), split);
-    steps[i] = [c, rows, state = start(ls::random::key(0)),
-                f = ls::jit([c](State s, Array r) { return step(c, s, r); },
-                            {.donate_argnums = {0}, .out_shardings = {everywhere, everywhere}})]() mutable {
-      Array value;
-      std::tie(state, value) = f(std::move(state), rows);
-      value.block_until_ready();
-    };
+  ls::NamedSharding everywhere(mesh, ls::P()), split(mesh, ls::P("data"));
+  auto start = ls::jit(
+      [&](Array key) {
+        Gpt g = init(c, key);
+        Gpt zero = ls::tree::map([](Array p) { return np::zeros_like(p); }, g);
+        return State{g, zero, zero, np::zeros({}, ls::DType::float32)};
+      },
+      {.out_shardings = everywhere});
+  std::mt19937 random(1);
+  std::vector<std::int32_t> bytes(static_cast<std::size_t>(8 * (c.context + 1)));
+  for (auto& b : bytes) b = static_cast<std::int32_t>(random() % 256);
+  Array rows = ls::device_put(np::asarray(std::move(bytes), {8, c.context + 1}), split);
+  return [c, rows, state = start(ls::random::key(0)),
+          f = ls::jit([c](State s, Array r) { return step(c, s, r); },
+                      {.donate_argnums = {0}, .out_shardings = {everywhere, everywhere}})]() mutable {
+    Array value;
+    std::tie(state, value) = f(std::move(state), rows);
+    value.block_until_ready();
+  };
+}
+
+void run(const Instructions& instructions, const std::string& name, int rounds, int count) {
+  ls::distributed::initialize();
+  // Two meshes of the same devices; launches on the second are not compared.
+  const ls::Mesh meshes[2] = {ls::make_mesh({{"data", -1}}), ls::make_mesh({{"data", -1}, {"one", 1}})};
+  ls::runtime::channel(meshes[1]).do_not_compare();
+  {
+    auto make = name == "tiny" ? tiny_step : gpt_step;
+    std::function<void()> steps[2] = {make(meshes[0]), make(meshes[1])};
+    measure(instructions, name, steps, rounds, count);
   }
-  measure(instructions, "gpt", steps, rounds, std::max(count / 100, 2));
-  for (auto& step : steps) step = nullptr;
   ls::distributed::shutdown();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::string name = argc == 4 ? argv[1] : "";
+  if (name != "tiny" && name != "gpt") return std::fprintf(stderr, "usage: launches tiny|gpt ROUNDS STEPS\n"), 2;
   Instructions instructions;
   try {
-    run(instructions, argc > 1 ? std::atoi(argv[1]) : 20, argc > 2 ? std::atoi(argv[2]) : 1000);
+    run(instructions, name, std::atoi(argv[2]), std::atoi(argv[3]));
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;

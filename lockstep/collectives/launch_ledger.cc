@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -56,10 +57,10 @@ bool LaunchLedger::intended(std::uint64_t program) const {
 std::optional<int> LaunchLedger::begin(LaunchedProgram program) {
   Record record{{digest_, program.id}, std::move(program)};
   std::optional<int> other;
-  for (auto [it, end] = claims_.equal_range(next_); it != end; ++it) {
-    if (differ(it->second.stamp, record.stamp)) other = it->second.peer;
-  }
-  claims_.erase(claims_.begin(), claims_.upper_bound(next_));
+  std::erase_if(claims_, [&](const Claim& claim) {
+    if (claim.launch == next_ && differ(claim.stamp, record.stamp)) other = claim.peer;
+    return claim.launch <= next_;
+  });
   digest_ = mixed(digest_, record.stamp.program);
   records_.push_back(std::move(record));
   if (records_.size() > kMaxRecords) records_.pop_front();
@@ -69,8 +70,8 @@ std::optional<int> LaunchLedger::begin(LaunchedProgram program) {
 
 std::optional<int> LaunchLedger::intend(LaunchedProgram program) {
   intents_.push_back(std::move(program));
-  for (auto [it, end] = claims_.equal_range(next_); it != end; ++it) {
-    if (!intended(it->second.stamp.program)) return it->second.peer;
+  for (const Claim& claim : claims_) {
+    if (claim.launch == next_ && !intended(claim.stamp.program)) return claim.peer;
   }
   return std::nullopt;
 }
@@ -87,9 +88,9 @@ LaunchStamp LaunchLedger::stamp(std::uint64_t launch) const {
 
 bool LaunchLedger::check(int peer, std::uint64_t launch, LaunchStamp stamp) {
   if (launch < next_) return !differ(this->stamp(launch), stamp);
-  auto [it, end] = claims_.equal_range(launch);
-  bool known = std::any_of(it, end, [&](const auto& c) { return c.second.peer == peer; });
-  if (!known && claims_.size() < kMaxClaims) claims_.emplace(launch, Claim{peer, stamp});
+  bool known = std::any_of(claims_.begin(), claims_.end(),
+                           [&](const Claim& claim) { return claim.launch == launch && claim.peer == peer; });
+  if (!known && claims_.size() < kMaxClaims) claims_.push_back({launch, peer, stamp});
   if (launch > next_) return true;
   return !differ(digest_, stamp.history) && intended(stamp.program);
 }

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +50,7 @@ class LaunchLedger {
     LaunchedProgram program;
   };
   struct Claim {
+    std::uint64_t launch;
     int peer;
     LaunchStamp stamp;
   };
@@ -58,7 +58,7 @@ class LaunchLedger {
 
   std::uint64_t next_ = 0, digest_ = 1;  // of everything before `next_`; never 0
   std::deque<Record> records_;           // the latest ones, up to next_ - 1
-  std::multimap<std::uint64_t, Claim> claims_;
+  std::vector<Claim> claims_;            // of launches that have not begun here; few, so in no order
   std::vector<LaunchedProgram> intents_;
 };
 
