@@ -14,6 +14,8 @@ namespace {
 
 constexpr int first_port = 61440, ports = 4096;  // above the ports that connections take on Linux by default
 
+constexpr long most = 1 << 24;  // of whatever is counted here
+
 std::optional<long> to_number(std::string_view text) {
   long value = 0;
   auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -25,7 +27,7 @@ std::optional<int> number(const Environment& environment, const char* name) {
   const char* text = environment(name);
   if (text == nullptr) return std::nullopt;
   auto value = to_number(text);
-  if (!value || *value < 0 || *value > (1 << 24))
+  if (!value || *value < 0 || *value > most)
     throw_error(ErrorCode::invalid_argument, "initialize", "the environment has {}='{}', which is no valid number",
                 name, text);
   return static_cast<int>(*value);
@@ -190,7 +192,7 @@ Place find_place(const InitializeOptions& options, const Environment& environmen
     for (std::string_view rest = ids; !rest.empty();) {
       std::size_t comma = std::min(rest.find(','), rest.size());
       auto value = to_number(rest.substr(0, comma));
-      if (!value || *value < 0)
+      if (!value || *value < 0 || *value > most)
         throw_error(ErrorCode::invalid_argument, "initialize",
                     "the environment has JAX_LOCAL_DEVICE_IDS='{}', which is no list of numbers such as 0,1", ids);
       parsed.push_back(static_cast<int>(*value));

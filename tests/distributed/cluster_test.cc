@@ -199,7 +199,9 @@ TEST(ClusterTest, Refusals) {
   EXPECT_THAT(refusal(with(plain, {{"JAX_PROCESS_ID", "4"}})), HasSubstr("between 0 and 3"));
   EXPECT_THAT(refusal(with(plain, {{"JAX_PROCESS_ID", "x"}})), HasSubstr("JAX_PROCESS_ID='x'"));
   EXPECT_THAT(refusal(plain, {.num_processes = 0}), HasSubstr("at least 1"));
-  EXPECT_THAT(refusal(with(plain, {{"JAX_LOCAL_DEVICE_IDS", "0,,1"}})), HasSubstr("JAX_LOCAL_DEVICE_IDS='0,,1'"));
+  for (const char* ids : {"0,,1", "0,-1", "0,5995993290448383838"})
+    EXPECT_THAT(refusal(with(plain, {{"JAX_LOCAL_DEVICE_IDS", ids}})),
+                HasSubstr(std::string("JAX_LOCAL_DEVICE_IDS='") + ids + "'"));
   EXPECT_THAT(refusal(with(plain, {{"JAX_COORDINATOR_ADDRESS", "nowhere"}})), HasSubstr("HOST:PORT"));
   EXPECT_THAT(refusal({}, {.cluster_detection_method = "slurm"}), HasSubstr("'slurm' finds nothing here"));
 }

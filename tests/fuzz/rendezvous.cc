@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -41,7 +43,8 @@ int connect_to(int port) {
   SocketAddress address = loopback();
   reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port = htons(static_cast<std::uint16_t>(port));
   int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  check(::connect(fd, reinterpret_cast<sockaddr*>(&address.storage), address.length) == 0, "it accepts connections");
+  bool connected = ::connect(fd, reinterpret_cast<sockaddr*>(&address.storage), address.length) == 0;
+  check(connected, std::string("it accepts connections: ") + std::strerror(errno));
   linger reset{.l_onoff = 1, .l_linger = 0};  // so that thousands a second leave nothing behind
   ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
   return fd;
@@ -69,6 +72,20 @@ void rendezvous(Input input) {
       error = e.what();
     }
   });
+  struct Joined {
+    std::thread& thread;
+    ~Joined() {
+      if (thread.joinable()) thread.join();
+    }
+  } joined{waits};
+  // libFuzzer's alarm is for the thread that is tested: it interrupts connect() and send().
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  struct Restored {
+    const sigset_t& mask;
+    ~Restored() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
+  } restored{before};
   std::string address = store.get("fuzz/address/0", deadline), token = store.get("fuzz/token", deadline);
   int port = std::stoi(address.substr(address.find(' ') + 1));
   Hello right;
