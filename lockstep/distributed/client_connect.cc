@@ -87,17 +87,8 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
   request.set_num_processes(options_.num_processes);
   request.set_incarnation(caller_.incarnation());
   to_proto(options_.identity, request.mutable_identity());
-  coordination::RegisterResponse response;
-  RpcContext context;
-  RpcResult result;
-  bool done = false;
-  rpc_->start(context, Time::max(), request, &response, [&](RpcResult r) {
-    std::lock_guard inner(mutex_);
-    result = std::move(r);
-    done = true;
-    changed_.notify_all();
-  });
-  listen();
+  registered_.reset();
+  listen(&request);
   struct Retreat {
     Impl& client;
     bool needed = true;
@@ -107,18 +98,19 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
   } retreat{*this};
   std::unique_lock lock(mutex_);
   std::string timed_out;
-  while (!changed_.wait_until(lock, std::min(deadline, next_progress), [&] { return done; })) {
+  auto done = [&] { return registered_.has_value() || listener_done_; };
+  while (!changed_.wait_until(lock, std::min(deadline, next_progress), done)) {
     lock.unlock();
     bool late = Clock::now() >= deadline;
     RpcResult asked;
     std::string state = joined_and_missing(asked);
     if (late) {
       timed_out = std::move(state);
-      context.cancel();
+      listener_->cancel();
       lock.lock();
-      changed_.wait(lock, [&] { return done; });
+      changed_.wait(lock, done);
       if (asked.code == RpcResult::denied || asked.code == RpcResult::unimplemented) {
-        result = asked;
+        listener_end_ = asked;
         timed_out.clear();
       }
       break;
@@ -127,6 +119,9 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
     next_progress += options_.progress_interval;
     lock.lock();
   }
+  RpcResult result = registered_ ? RpcResult{} : listener_end_;
+  if (!registered_ && result.code == RpcResult::ok)
+    result = {.code = RpcResult::unavailable, .message = "it has closed the connection"};
   if (result.code == RpcResult::cancelled && !timed_out.empty())
     throw_error(ErrorCode::timeout, "initialize",
                 "timed out after {:.1f} s; {}. Every process has to be started with the same coordinator address ({}) "
@@ -146,6 +141,7 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
       check_tls();
       return false;
   }
+  coordination::RegisterResponse& response = *registered_;
   if (response.problem().code() == Problem::LEFT) {  // a gang that is about to make room for this one
     reason = response.problem().message();
     return false;

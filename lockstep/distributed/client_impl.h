@@ -118,7 +118,7 @@ class Client::Impl {
   void progress(const std::string& text) const;
 
   void run();
-  void listen();
+  void listen(const coordination::RegisterRequest* registration = nullptr);
   void unlisten();
   void beat();
   void end_heartbeat(std::unique_lock<std::mutex>& lock);
@@ -144,7 +144,8 @@ class Client::Impl {
   std::deque<coordination::Event> events_;
   std::unique_ptr<EventStream> listener_;
   bool welcome_ = false, listener_done_ = false;
-  std::string listener_status_;
+  RpcResult listener_end_;                                    // once it is done
+  std::optional<coordination::RegisterResponse> registered_;  // once it is answered
   std::unique_ptr<Heartbeat> heartbeat_;
   bool heartbeat_done_ = false, heartbeat_ok_ = false, tell_phase_ = false;
   Time last_answer_{};

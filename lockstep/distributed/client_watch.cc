@@ -14,22 +14,26 @@ constexpr Milliseconds own_pause{1000};  // waking later than planned by this me
 
 }  // namespace
 
-void Client::Impl::listen() {
+void Client::Impl::listen(const coordination::RegisterRequest* registration) {
   welcome_ = listener_done_ = false;
   coordination::ListenRequest request;
   *request.mutable_caller() = caller_;
+  if (registration != nullptr) *request.mutable_registration() = *registration;
   listener_ = std::make_unique<EventStream>(
       *rpc_, request,
       [this](const coordination::Event& event) {
         std::lock_guard lock(mutex_);
-        if (event.has_welcome()) welcome_ = true;
-        events_.push_back(event);
+        if (event.has_welcome() || event.has_registered()) welcome_ = true;
+        if (event.has_registered())
+          registered_ = event.registered();
+        else
+          events_.push_back(event);
         changed_.notify_all();
       },
       [this](RpcResult result) {
         std::lock_guard lock(mutex_);
         listener_done_ = true;
-        listener_status_ = result.code == RpcResult::ok ? "" : result.message;
+        listener_end_ = std::move(result);
         changed_.notify_all();
       });
 }
@@ -97,6 +101,7 @@ void Client::Impl::handle(const coordination::Event& event, std::unique_lock<std
         lock.lock();
       }
       break;
+    case coordination::Event::kRegistered:
     case coordination::Event::WHAT_NOT_SET:
       break;
   }
@@ -143,14 +148,14 @@ void Client::Impl::run() {
       break;
     }
     if (welcome_ && !listener_done_) lost_at = Time::max();
-    if (listener_done_ && listener_status_.empty()) {
+    if (listener_done_ && listener_end_.code == RpcResult::ok) {
       ended_ = true;
       changed_.notify_all();
       continue;
     }
     if (listener_done_ && lost_at == Time::max()) lost_at = now + relisten_time;
     if (now >= lost_at) {
-      coordinator_lost(fmt::format("its connection closed ({})", listener_status_), lock);
+      coordinator_lost(fmt::format("its connection closed ({})", listener_end_.message), lock);
       continue;
     }
     if (heartbeat_ && heartbeat_done_) {

@@ -294,7 +294,7 @@ void Coordinator::welcome(int process, Listener* listener, Outbox& out) {
   member.lost_at = Time::max();
   Event event;
   event.mutable_welcome();
-  listener->send(event, out);
+  if (member.registration == nullptr) listener->send(event, out);  // else the answer to that says it
   if (failure_ || member.state == Task::FAILED) {
     *event.mutable_failure() = failure_ ? *failure_ : gone_on(member, process);
     listener->send(event, out);

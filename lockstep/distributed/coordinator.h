@@ -15,7 +15,7 @@
 
 namespace lockstep::distributed::coordinator {
 
-inline constexpr int protocol_version = 1;
+inline constexpr int protocol_version = 2;
 
 struct CoordinatorOptions {
   int num_processes;

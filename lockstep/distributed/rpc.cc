@@ -125,7 +125,6 @@ Rpc::~Rpc() = default;
     start(context, deadline, request, response, [waiter](RpcResult r) { waiter->end(std::move(r)); });              \
     return waiter->wait();                                                                                          \
   }
-LOCKSTEP_METHOD(Register)
 LOCKSTEP_METHOD(Heartbeat)
 LOCKSTEP_METHOD(ReportError)
 LOCKSTEP_METHOD(Shutdown)

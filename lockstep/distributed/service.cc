@@ -106,12 +106,6 @@ class Service::Impl final : public CoordinationService::CallbackService {
 
   int port() const { return port_; }
 
-  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const RegisterRequest* request,
-                                     RegisterResponse* response) override {
-    return hold<RegisterResponse>(context, response, request->process_id(), [&](auto* call, Time now, Outbox& out) {
-      coordinator_.register_task(*request, call, now, out);
-    });
-  }
   grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context, const HeartbeatRequest* request,
                                       HeartbeatResponse* response) override {
     return hold<HeartbeatResponse>(context, response, -1, [&](auto* call, Time now, Outbox& out) {
@@ -212,11 +206,19 @@ class Service::Impl final : public CoordinationService::CallbackService {
       return stream;
     }
     Outbox out;
+    bool sooner = false;
     {
       std::lock_guard lock(mutex_);
-      coordinator_.listen(*request, stream, Clock::now(), out);
+      Time now = Clock::now();
+      if (request->has_registration()) {
+        auto* call = stream->registration();
+        coordinator_.register_task(request->registration(), call, now, out);
+        sooner = !call->answered && coordinator_.next_deadline() < next_tick_;
+      }
+      coordinator_.listen(*request, stream, now, out);
     }
     out.run();
+    if (sooner) wake_.notify_one();
     return stream;
   }
 
@@ -255,6 +257,11 @@ class Service::Impl final : public CoordinationService::CallbackService {
   class Stream final : public grpc::ServerWriteReactor<Event>, public coordinator::Listener {
    public:
     Stream(Impl& service, int process) : service_(service), process_(process) {}
+    // The call by which the process joins, answered by an event of this stream.
+    CallFor<RegisterResponse>* registration() {
+      registration_.emplace(*this);
+      return &*registration_;
+    }
     void send(const Event& event, Outbox& out) override {
       queue_.push_back(event);
       pump_later(out);
@@ -278,14 +285,39 @@ class Service::Impl final : public CoordinationService::CallbackService {
         closing_ = true;
         queue_.clear();
         service_.coordinator_.listener_gone(process_, this, Clock::now());
+        forget_registration();
       });
     }
     void OnDone() override {
       take();
-      pump([this] { done_ = true; });
+      pump([this] {
+        done_ = true;
+        forget_registration();
+      });
     }
 
    private:
+    struct Registration final : CallFor<RegisterResponse> {
+      explicit Registration(Stream& s) : stream(s) {
+        process = s.process_;
+        response = event.mutable_registered();
+      }
+      void finish() override {
+        stream.pump([this] {
+          stream.queue_.push_back(std::move(event));
+          told = true;
+        });
+      }
+      Stream& stream;
+      Event event;
+      bool told = false;
+    };
+
+    void forget_registration() {
+      if (!registration_ || registration_->answered) return;
+      registration_->answered = registration_->told = true;
+      service_.coordinator_.forget(&*registration_);
+    }
     void pump_later(Outbox& out) {
       ++pumps_;
       out.add([this] { pump([this] { --pumps_; }); });
@@ -294,8 +326,9 @@ class Service::Impl final : public CoordinationService::CallbackService {
     void pump(Change&& change) {
       std::unique_lock lock(service_.mutex_);
       change();
+      bool in_outbox = pumps_ > 0 || (registration_ && registration_->answered && !registration_->told);
       if (done_) {
-        if (pumps_ > 0) return;
+        if (in_outbox) return;
         lock.unlock();
         return service_.closed(this);
       }
@@ -307,7 +340,8 @@ class Service::Impl final : public CoordinationService::CallbackService {
         lock.unlock();
         give();
         StartWrite(&current_);
-      } else if (closing_) {
+      } else if (closing_ && !in_outbox) {
+        forget_registration();
         finished_ = true;
         lock.unlock();
         give();
@@ -317,6 +351,7 @@ class Service::Impl final : public CoordinationService::CallbackService {
 
     Impl& service_;
     const int process_;
+    std::optional<Registration> registration_;
     std::deque<Event> queue_;
     Event current_;
     int pumps_ = 0;  // in outboxes

@@ -113,18 +113,21 @@ TEST_F(CoordinatorTest, AProcessThatLeavesBeforeAllHaveComeMayComeAgain) {
   EXPECT_EQ(b->answer.problem().code(), Problem::OK);
 }
 
-TEST_F(CoordinatorTest, AListenerMayComeBeforeItsRegistration) {
+TEST_F(CoordinatorTest, AListenerMayComeBeforeItsRegistrationIsAnswered) {
   start(2);
   ListenRequest request;
   request.mutable_caller()->set_process_id(1);
   request.mutable_caller()->set_incarnation(1001);
   Outbox out;
   gang_->listen(request, &listeners_[1], now_, out);
-  EXPECT_TRUE(listeners_[1].events.empty());
-  join(0);
   join(1);
-  ASSERT_EQ(listeners_[1].events.size(), 1u);
-  EXPECT_TRUE(listeners_[1].events[0].has_welcome());
+  EXPECT_TRUE(listeners_[1].events.empty()) << "the answer to its registration says it";
+  join(0);
+  ReportErrorRequest report;
+  *report.mutable_caller() = caller(0);
+  report.mutable_failure()->set_message("out of cheese");
+  gang_->report_error(report, kept<ReportErrorResponse>(0).get(), now_, out);
+  ASSERT_NE(failure_told_to(1), nullptr);
 }
 
 TEST_F(CoordinatorTest, AClosedConnectionIsADeathWithinAHalfSecond) {
