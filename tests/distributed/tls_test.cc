@@ -184,10 +184,10 @@ TEST_F(TlsTest, ProcessesOfAGang) {
     return Subprocess({DISTRIBUTED_RANK, "barrier"}, v);
   };
   auto a = start(0, gangs), wrong = start(1, others), none = start(1, nullptr);
-  EXPECT_EQ(wrong.wait(), 4);
+  EXPECT_EQ(wrong.wait(), 4) << wrong.err();
   EXPECT_THAT(wrong.out(), HasSubstr("refused distributed: initialize: no TLS with the coordinator at " + address +
                                      ": its certificate is issued by"));
-  EXPECT_EQ(none.wait(), 4);
+  EXPECT_EQ(none.wait(), 4) << none.err();
   EXPECT_THAT(none.out(), HasSubstr("it demands TLS"));
   auto b = start(1, gangs);
   EXPECT_EQ(a.wait(), 0) << a.err();
