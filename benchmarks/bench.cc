@@ -1,4 +1,5 @@
-// lockstep's figures, one JSON object a line, in the form of rival/jax_rival.py. usage: bench dispatch|trace|step
+// lockstep's figures, one JSON object a line, in the form of rival/jax_rival.py. usage: bench
+// dispatch|trace|compile|step
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -64,29 +65,43 @@ std::size_t count_ops(const std::string& text) {
   return n;
 }
 
-void trace() {
+// The AdamW step of GPT-2 small, and what it is traced with. Only shapes are needed: the parameters are traced from a
+// function that makes them.
+struct Gpt2Small {
   GptConfig c{12, 768, 12, 50257, 256};
-  // Only shapes are needed: the parameters are traced from a function that makes them.
-  auto shapes = [&](Array key) {
-    Gpt g = init(c, key);
-    return State{g, g, g, np::zeros({}, ls::DType::float32)};
-  };
-  State state = ls::internal::abstract<State>(shapes, ls::random::key(0));
+  State state = ls::internal::abstract<State>(
+      [this](Array key) {
+        Gpt g = init(c, key);
+        return State{g, g, g, np::zeros({}, ls::DType::float32)};
+      },
+      ls::random::key(0));
   Array rows = ls::internal::placeholder({ls::Shape{2, 257}, ls::DType::int32});
+
+  auto lower() const {
+    auto f = ls::jit([this](State s, Array r) { return step(c, s, r); }, {.donate_argnums = {0}, .name = "step"});
+    return f.lower(state, rows);
+  }
+};
+
+void trace() {
+  Gpt2Small gpt;
   double least = 1e9;
   std::string text;
-  auto step_of = [&] {
-    return ls::jit([&](State s, Array r) { return step(c, s, r); }, {.donate_argnums = {0}, .name = "step"});
-  };
   for (int i = 0; i < 5; ++i) {
-    auto f = step_of();
     auto start = Clock::now();
-    text = f.lower(state, rows).as_text();
+    text = gpt.lower().as_text();
     least = std::min(least, since(start));
   }
   std::printf("{\"name\": \"trace_lower\", \"seconds\": %.6f, \"ops\": %zu}\n", least, count_ops(text));
+}
+
+// Says "ready", and compiles when it is told to.
+void compile() {
+  Gpt2Small gpt;
+  auto lowered = gpt.lower();
+  std::puts("ready");
   std::fflush(stdout);
-  auto lowered = step_of().lower(state, rows);
+  std::getchar();
   auto start = Clock::now();
   lowered.compile();
   std::printf("{\"name\": \"compile\", \"seconds\": %.6f}\n", since(start));
@@ -146,10 +161,12 @@ int main(int argc, char** argv) {
       dispatch();
     else if (job == "trace")
       trace();
+    else if (job == "compile")
+      compile();
     else if (job == "step")
       steps();
     else
-      return std::fprintf(stderr, "usage: bench dispatch|trace|step\n"), 2;
+      return std::fprintf(stderr, "usage: bench dispatch|trace|compile|step\n"), 2;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;
