@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <random>
 #include <string>
 
 #include "benchmarks/gpt.h"
@@ -118,18 +117,8 @@ void steps() {
   };
   for (const Case& k :
        {Case{"step_small", {4, 128, 4, 256, 64}, 8, 20}, Case{"step_mid", {6, 384, 6, 256, 256}, 8, 4}}) {
-    auto start_state = ls::jit(
-        [&](Array key) {
-          Gpt g = init(k.c, key);
-          Gpt zero = ls::tree::map([](Array p) { return np::zeros_like(p); }, g);
-          return State{g, zero, zero, np::zeros({}, ls::DType::float32)};
-        },
-        {.out_shardings = everywhere});
-    State state = start_state(ls::random::key(0));
-    std::mt19937 random(1);
-    std::vector<std::int32_t> bytes(static_cast<std::size_t>(k.batch * (k.c.context + 1)));
-    for (auto& b : bytes) b = static_cast<std::int32_t>(random() % 256);
-    Array rows = ls::device_put(np::asarray(std::move(bytes), {k.batch, k.c.context + 1}), split);
+    State state = initial_state(k.c, everywhere);
+    Array rows = random_rows(k.c, k.batch, split);
     auto f = ls::jit([&](State s, Array r) { return step(k.c, s, r); },
                      {.donate_argnums = {0}, .out_shardings = {everywhere, everywhere}});
     Array value;

@@ -4,6 +4,7 @@
 #include <lockstep/lockstep.h>
 
 #include <cmath>
+#include <random>
 #include <vector>
 
 namespace bench {
@@ -85,6 +86,25 @@ inline std::tuple<State, Array> step(const GptConfig& c, const State& s, Array r
       },
       s.params, grads, s.mu, s.nu);
   return {State{params, mu, nu, count}, value};
+}
+
+// What a training run over a mesh starts from: parameters and zero moments, whole on each device.
+inline State initial_state(const GptConfig& c, const ls::NamedSharding& everywhere) {
+  auto start = ls::jit(
+      [&](Array key) {
+        Gpt g = init(c, key);
+        Gpt zero = ls::tree::map([](Array p) { return np::zeros_like(p); }, g);
+        return State{g, zero, zero, np::zeros({}, ls::DType::float32)};
+      },
+      {.out_shardings = everywhere});
+  return start(ls::random::key(0));
+}
+// int32[batch, context + 1] of random bytes, the same on each process.
+inline Array random_rows(const GptConfig& c, int batch, const ls::NamedSharding& split) {
+  std::mt19937 random(1);
+  std::vector<std::int32_t> bytes(static_cast<std::size_t>(batch * (c.context + 1)));
+  for (auto& b : bytes) b = static_cast<std::int32_t>(random() % 256);
+  return ls::device_put(np::asarray(std::move(bytes), {batch, c.context + 1}), split);
 }
 
 }  // namespace bench

@@ -21,7 +21,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <random>
 #include <string>
 
 #include "benchmarks/gpt.h"
@@ -119,18 +118,7 @@ std::function<void()> tiny_step(const ls::Mesh& mesh) {
 std::function<void()> gpt_step(const ls::Mesh& mesh) {
   GptConfig c{4, 128, 4, 256, 64};
   ls::NamedSharding everywhere(mesh, ls::P()), split(mesh, ls::P("data"));
-  auto start = ls::jit(
-      [&](Array key) {
-        Gpt g = init(c, key);
-        Gpt zero = ls::tree::map([](Array p) { return np::zeros_like(p); }, g);
-        return State{g, zero, zero, np::zeros({}, ls::DType::float32)};
-      },
-      {.out_shardings = everywhere});
-  std::mt19937 random(1);
-  std::vector<std::int32_t> bytes(static_cast<std::size_t>(8 * (c.context + 1)));
-  for (auto& b : bytes) b = static_cast<std::int32_t>(random() % 256);
-  Array rows = ls::device_put(np::asarray(std::move(bytes), {8, c.context + 1}), split);
-  return [c, rows, state = start(ls::random::key(0)),
+  return [c, rows = random_rows(c, 8, split), state = initial_state(c, everywhere),
           f = ls::jit([c](State s, Array r) { return step(c, s, r); },
                       {.donate_argnums = {0}, .out_shardings = {everywhere, everywhere}})]() mutable {
     Array value;

@@ -14,8 +14,6 @@ namespace {
 
 constexpr int first_port = 61440, ports = 4096;  // above the ports that connections take on Linux by default
 
-constexpr long most = 1 << 24;  // of whatever is counted here
-
 std::optional<long> to_number(std::string_view text) {
   long value = 0;
   auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -23,14 +21,21 @@ std::optional<long> to_number(std::string_view text) {
   return value;
 }
 
+// Of processes, devices, ports.
+std::optional<int> to_count(std::string_view text) {
+  auto value = to_number(text);
+  if (!value || *value < 0 || *value > (1 << 24)) return std::nullopt;
+  return static_cast<int>(*value);
+}
+
 std::optional<int> number(const Environment& environment, const char* name) {
   const char* text = environment(name);
   if (text == nullptr) return std::nullopt;
-  auto value = to_number(text);
-  if (!value || *value < 0 || *value > most)
+  auto value = to_count(text);
+  if (!value)
     throw_error(ErrorCode::invalid_argument, "initialize", "the environment has {}='{}', which is no valid number",
                 name, text);
-  return static_cast<int>(*value);
+  return value;
 }
 
 std::string at_port(const std::string& host, long port, const Environment& environment) {
@@ -191,11 +196,11 @@ Place find_place(const InitializeOptions& options, const Environment& environmen
     std::vector<int> parsed;
     for (std::string_view rest = ids; !rest.empty();) {
       std::size_t comma = std::min(rest.find(','), rest.size());
-      auto value = to_number(rest.substr(0, comma));
-      if (!value || *value < 0 || *value > most)
+      auto value = to_count(rest.substr(0, comma));
+      if (!value)
         throw_error(ErrorCode::invalid_argument, "initialize",
                     "the environment has JAX_LOCAL_DEVICE_IDS='{}', which is no list of numbers such as 0,1", ids);
-      parsed.push_back(static_cast<int>(*value));
+      parsed.push_back(*value);
       rest.remove_prefix(std::min(comma + 1, rest.size()));
     }
     place.local_device_ids = std::move(parsed);

@@ -48,7 +48,8 @@ class Rpc {
   Rpc(const Rpc&) = delete;
   Rpc& operator=(const Rpc&) = delete;
 
-  // For every pair of request and response of coordination.proto but Listen's. Time::max() is no deadline.
+  // For every pair of request and response of coordination.proto but Listen's, by which a process also registers.
+  // Time::max() is no deadline.
   template <class Request, class Response>
   RpcResult call(RpcContext& context, Time deadline, const Request& request, Response* response);
   // `done` is called on a thread of gRPC's; until then everything given has to stay.

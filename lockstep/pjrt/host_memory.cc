@@ -93,7 +93,11 @@ void* HostMemory::allocate(std::size_t size) {
   std::size_t alignment = alignment_of(size);
   size = round_up(size, alignment);
   std::lock_guard lock(mutex_);
-  if (void* kept = take_kept_locked(size)) return kept;
+  if (auto kept = fitting_locked(size); kept != by_size_.end()) {
+    Block block = remove_locked(kept);
+    used_.emplace(block.address, block.size);
+    return block.address;
+  }
   void* block = map(size, alignment);
   if (block == nullptr) {
     trim_locked(0);
@@ -105,18 +109,19 @@ void* HostMemory::allocate(std::size_t size) {
 
 // The smallest that is large enough and no more than a quarter too large; of equals the latest, which may be in a
 // cache.
-void* HostMemory::take_kept_locked(std::size_t size) {
+HostMemory::BySize::iterator HostMemory::fitting_locked(std::size_t size) {
   auto least = by_size_.lower_bound(size);
-  if (least == by_size_.end() || least->first - size > size / 4) return nullptr;
-  auto found = std::prev(by_size_.upper_bound(least->first));
-  Blocks::iterator it = found->second;
-  Block block = *it;
+  if (least == by_size_.end() || least->first - size > size / 4) return by_size_.end();
+  return std::prev(by_size_.upper_bound(least->first));
+}
+
+HostMemory::Block HostMemory::remove_locked(BySize::iterator kept) {
+  Block block = *kept->second;
   if (block.warm) warm_bytes_ -= block.size;
   kept_bytes_ -= block.size;
-  (block.warm ? warm_ : cold_).erase(it);
-  by_size_.erase(found);
-  used_.emplace(block.address, block.size);
-  return block.address;
+  (block.warm ? warm_ : cold_).erase(kept->second);
+  by_size_.erase(kept);
+  return block;
 }
 
 bool HostMemory::release(void* address) {
@@ -159,21 +164,13 @@ void HostMemory::trim(std::size_t keep) {
   trim_locked(keep);
 }
 
-void HostMemory::drop_oldest_locked() {
-  bool warm = cold_.empty() || (!warm_.empty() && warm_.front().freed < cold_.front().freed);
-  Blocks& blocks = warm ? warm_ : cold_;
-  auto oldest = blocks.begin();
-  auto [it, end] = by_size_.equal_range(oldest->size);
-  while (it != end && it->second != oldest) ++it;
-  by_size_.erase(it);
-  if (oldest->warm) warm_bytes_ -= oldest->size;
-  kept_bytes_ -= oldest->size;
-  ::munmap(oldest->address, oldest->size);
-  blocks.erase(oldest);
-}
-
 void HostMemory::trim_locked(std::size_t keep) {
-  while (kept_bytes_ > keep) drop_oldest_locked();
+  while (kept_bytes_ > keep) {
+    bool warm = cold_.empty() || (!warm_.empty() && warm_.front().freed < cold_.front().freed);
+    std::size_t size = (warm ? warm_ : cold_).front().size;
+    Block oldest = remove_locked(by_size_.lower_bound(size));  // of this size too it is the oldest
+    ::munmap(oldest.address, oldest.size);
+  }
 }
 
 std::size_t HostMemory::kept_bytes() {

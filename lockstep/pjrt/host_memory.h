@@ -48,17 +48,18 @@ class HostMemory {
     std::uint64_t freed;  // rises
     bool warm;
   };
-  using Blocks = std::list<Block>;  // the longest unused first
+  using Blocks = std::list<Block>;                              // the longest unused first
+  using BySize = std::multimap<std::size_t, Blocks::iterator>;  // of equals, the longest unused first
 
-  void* take_kept_locked(std::size_t size);  // null: there is none of about this size
-  void drop_oldest_locked();
+  BySize::iterator fitting_locked(std::size_t size);  // end(): no kept block is of about this size
+  Block remove_locked(BySize::iterator kept);
   void trim_locked(std::size_t keep);
 
   const std::size_t limit_;
   std::mutex mutex_;
   std::unordered_map<void*, std::size_t> used_;
-  Blocks warm_, cold_;                                    // kept
-  std::multimap<std::size_t, Blocks::iterator> by_size_;  // all that are kept; of equals, the longest unused first
+  Blocks warm_, cold_;  // kept
+  BySize by_size_;      // all that are kept
   std::size_t warm_bytes_ = 0, kept_bytes_ = 0;
   std::uint64_t frees_ = 0;
 };
