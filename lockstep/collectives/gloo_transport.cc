@@ -7,14 +7,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <optional>
 
+#include "lockstep/collectives/connection_table.h"
 #include "lockstep/collectives/frame_stream.h"
 #include "lockstep/collectives/tcp_rendezvous.h"
 
@@ -78,80 +76,28 @@ class Connection final : public tcp::Handler {
   std::optional<Error> reason_;
 };
 
-class GlooTransport final : public Transport {
+class GlooTransport final : public ConnectionTable<Connection> {
  public:
   GlooTransport(std::shared_ptr<tcp::Device> device, int rank, std::vector<int> fds)
-      : device_(std::move(device)), rank_(rank), connections_(fds.size()) {
-    for (std::size_t peer = 0; peer < fds.size(); ++peer) {
-      if (fds[peer] >= 0) connections_[peer] = std::make_unique<Connection>(*this, static_cast<int>(peer), fds[peer]);
-    }
+      : ConnectionTable(rank, fds.size()), device_(std::move(device)) {
+    for (std::size_t peer = 0; peer < fds.size(); ++peer)
+      if (fds[peer] >= 0) put(peer, std::make_unique<Connection>(*this, static_cast<int>(peer), fds[peer]));
   }
   ~GlooTransport() override {
     close({});
     device_.reset();  // ends the event loop before the connections go
   }
 
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(connections_.size()); }
-  std::string peer_name(int peer) const override {
-    if (!connections_[peer]) return fmt::format("process {}", peer);
-    return fmt::format("process {} ({})", peer, connections_[peer]->address());
-  }
-
-  bool reaches(int peer) const override { return connections_[peer] != nullptr; }
-
-  void start(Receiver* receiver) override {
-    each([&](Connection& c) { c.start(receiver); });
-  }
-  void send(int peer, OutgoingFrame frame) override { connections_[peer]->send(std::move(frame)); }
-  void revoke(std::uint64_t lease) override {
-    each([&](Connection& c) { c.revoke(lease); });
-  }
-  void abort(const Error& reason) override {
-    each([&](Connection& c) { c.break_off(reason); });
-  }
-
   void close(TimePoint deadline) override {
-    if (closing_.exchange(true)) return;
-    wait_until(deadline, [](Connection& c) { return c.idle(); });
-    each([](Connection& c) { c.finish_writing(); });
-    wait_until(std::min(deadline, std::chrono::steady_clock::now() + kLinger), [](Connection& c) { return c.ended(); });
-    each([](Connection& c) { c.break_off(Error(ErrorCode::cancelled, "transport", "closed", 0)); });
+    if (!end_connections(deadline, kLinger)) return;
     // Ends the event loop's thread, unless a connection still hangs in it.
-    if (wait_until(std::chrono::steady_clock::now() + kLinger, [](Connection& c) { return c.ended(); }))
-      device_.reset();
+    if (await(std::chrono::steady_clock::now() + kLinger, [](Connection& c) { return c.ended(); })) device_.reset();
   }
 
   tcp::Device& device() { return *device_; }
-  bool closing() const { return closing_; }
-  // A connection has become idle or ended.
-  void changed() {
-    if (!closing_) return;
-    std::lock_guard lock(mutex_);
-    changed_.notify_all();
-  }
 
  private:
-  template <class F>
-  void each(F f) {
-    for (auto& connection : connections_) {
-      if (connection) f(*connection);
-    }
-  }
-  template <class Predicate>
-  bool wait_until(TimePoint deadline, Predicate predicate) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, deadline, [&] {
-      return std::all_of(connections_.begin(), connections_.end(), [&](auto& c) { return !c || predicate(*c); });
-    });
-  }
-
   std::shared_ptr<tcp::Device> device_;
-  const int rank_;
-  std::vector<std::unique_ptr<Connection>> connections_;
-  std::atomic<bool> closing_{false};
-  std::mutex mutex_;
-  std::condition_variable changed_;
 };
 
 Error Connection::lost_error(const std::string& how) const {

@@ -4,7 +4,6 @@
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstdio>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/connection_table.h"
 #include "lockstep/collectives/frame_stream.h"
 #include "lockstep/collectives/grpc_stream.h"
 #include "lockstep/collectives/tcp_rendezvous.h"
@@ -72,76 +72,24 @@ class Connection final : public StreamEvents {
   std::optional<Error> reason_;
 };
 
-class GrpcTransport final : public Transport {
+class GrpcTransport final : public ConnectionTable<Connection> {
  public:
   GrpcTransport(int rank, std::unique_ptr<StreamServer> server, std::vector<std::shared_ptr<ByteStream>> streams)
-      : server_(std::move(server)), rank_(rank), connections_(streams.size()) {
-    for (std::size_t peer = 0; peer < streams.size(); ++peer) {
+      : ConnectionTable(rank, streams.size()), server_(std::move(server)) {
+    for (std::size_t peer = 0; peer < streams.size(); ++peer)
       if (streams[peer])
-        connections_[peer] = std::make_unique<Connection>(*this, static_cast<int>(peer), std::move(streams[peer]));
-    }
+        put(peer, std::make_unique<Connection>(*this, static_cast<int>(peer), std::move(streams[peer])));
   }
   ~GrpcTransport() override { close({}); }
 
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(connections_.size()); }
-  std::string peer_name(int peer) const override {
-    if (!connections_[peer]) return fmt::format("process {}", peer);
-    return fmt::format("process {} ({})", peer, connections_[peer]->address());
-  }
-
-  bool reaches(int peer) const override { return connections_[peer] != nullptr; }
-
-  void start(Receiver* receiver) override {
-    each([&](Connection& c) { c.start(receiver); });
-  }
-  void send(int peer, OutgoingFrame frame) override { connections_[peer]->send(std::move(frame)); }
-  void revoke(std::uint64_t lease) override {
-    each([&](Connection& c) { c.revoke(lease); });
-  }
-  void abort(const Error& reason) override {
-    each([&](Connection& c) { c.break_off(reason); });
-  }
-
   void close(TimePoint deadline) override {
-    if (closing_.exchange(true)) return;
-    wait_until(deadline, [](Connection& c) { return c.idle(); });
-    each([](Connection& c) { c.finish_writing(); });
-    wait_until(std::min(deadline, std::chrono::steady_clock::now() + kLinger), [](Connection& c) { return c.ended(); });
-    each([](Connection& c) { c.break_off(Error(ErrorCode::cancelled, "transport", "closed", 0)); });
+    if (!end_connections(deadline, kLinger)) return;
     each([](Connection& c) { c.await_end(); });
     server_.reset();
   }
 
-  bool closing() const { return closing_; }
-  // A connection has become idle or ended.
-  void changed() {
-    if (!closing_) return;
-    std::lock_guard lock(mutex_);
-    changed_.notify_all();
-  }
-
  private:
-  template <class F>
-  void each(F f) {
-    for (auto& connection : connections_) {
-      if (connection) f(*connection);
-    }
-  }
-  template <class Predicate>
-  void wait_until(TimePoint deadline, Predicate predicate) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline, [&] {
-      return std::all_of(connections_.begin(), connections_.end(), [&](auto& c) { return !c || predicate(*c); });
-    });
-  }
-
   std::unique_ptr<StreamServer> server_;
-  const int rank_;
-  std::vector<std::unique_ptr<Connection>> connections_;
-  std::atomic<bool> closing_{false};
-  std::mutex mutex_;
-  std::condition_variable changed_;
 };
 
 void Connection::start(Receiver* receiver) {

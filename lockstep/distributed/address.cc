@@ -121,6 +121,13 @@ std::vector<Endpoint> resolve(const Address& address, std::string& error) {
   return result;
 }
 
+std::optional<Endpoint> numeric_endpoint(const Address& address) {
+  std::string error;
+  Addresses list = lookup(address, AI_NUMERICHOST, error);
+  if (!list || (list->ai_family != AF_INET && list->ai_family != AF_INET6)) return std::nullopt;
+  return endpoint_of(*list);
+}
+
 std::string probe(const Endpoint& endpoint, std::chrono::milliseconds timeout) {
   std::string error;
   Addresses list = lookup(parse_address(endpoint.numeric, "connect"), AI_NUMERICHOST, error);

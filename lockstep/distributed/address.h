@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct Endpoint {
 };
 // What the name stands for now, in the resolver's order; empty, with the reason in `error`, if it can't be resolved.
 std::vector<Endpoint> resolve(const Address& address, std::string& error);
+
+// The same for an address that is no name, so that nobody has to be asked.
+std::optional<Endpoint> numeric_endpoint(const Address& address);
 
 // Whether something listens there: "" or the reason why not ("connection refused").
 std::string probe(const Endpoint& endpoint, std::chrono::milliseconds timeout);

@@ -1,7 +1,5 @@
 #include "lockstep/distributed/client.h"
 
-#include <random>
-
 #include "lockstep/distributed/client_impl.h"
 
 namespace lockstep::distributed {
@@ -71,12 +69,6 @@ void to_proto(const Identity& from, coordination::Identity* to) {
   to->set_machine(from.machine);
 }
 
-Client::Impl::Impl(ClientOptions options) : options_(std::move(options)) {
-  std::random_device random;
-  caller_.set_process_id(options_.process_id);
-  caller_.set_incarnation(std::uint64_t{random()} << 32 | random());
-}
-
 void Client::Impl::check_usable(const std::string& operation) const {
   if (failure_) throw to_error(*failure_, operation);
   if (closing_) throw_error(ErrorCode::cancelled, operation, "shutdown() has been called");
@@ -97,7 +89,7 @@ void Client::Impl::judge(const std::string& operation, const RpcResult& result, 
   }
   // A server that goes may cancel what it has not answered; this side cancels only when it has failed or closes.
   bool lost = result.code == RpcResult::unavailable || result.code == RpcResult::cancelled;
-  if (lost && retry == Retry::yes) {
+  if (lost && (retry == Retry::yes || !result.sent)) {
     changed_.wait_for(lock, retry_pause, [&] { return failure_ || closing_; });
     return check_usable(operation);
   }

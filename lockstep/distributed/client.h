@@ -72,6 +72,7 @@ struct VoteResult {
 
 class Client {
  public:
+  // Error(invalid_argument) for a malformed address.
   explicit Client(ClientOptions options);
   ~Client();  // closes
   Client(const Client&) = delete;

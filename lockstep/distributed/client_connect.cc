@@ -18,6 +18,8 @@ constexpr Milliseconds inquiry_time{2000};
 constexpr Milliseconds welcome_time{10000};
 constexpr std::size_t most_named = 16;
 
+std::string target_of(const Endpoint& endpoint) { return (endpoint.ipv6 ? "ipv6:" : "ipv4:") + endpoint.numeric; }
+
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 // Whoever answers at an address of the coordinator's is not this gang's coordinator.
@@ -27,6 +29,16 @@ class Stranger final : public Error {
 };
 
 }  // namespace
+
+Client::Impl::Impl(ClientOptions options) : options_(std::move(options)) {
+  std::random_device random;
+  caller_.set_process_id(options_.process_id);
+  caller_.set_incarnation(std::uint64_t{random()} << 32 | random());
+  if (auto endpoint = numeric_endpoint(addresses_.front())) {
+    first_target_ = target_of(*endpoint);
+    first_rpc_ = std::make_unique<Rpc>(first_target_, options_.token, options_.tls);
+  }
+}
 
 void Client::Impl::progress(const std::string& text) const {
   if (options_.progress)
@@ -41,7 +53,7 @@ std::string Client::Impl::reach_coordinator(const Address& address, bool probing
   if (endpoints.empty()) reason = "its name can't be resolved: " + error;
   for (auto& endpoint : endpoints) {
     reason = probing ? probe(endpoint, probe_time) : "";
-    if (reason.empty()) return (endpoint.ipv6 ? "ipv6:" : "ipv4:") + endpoint.numeric;
+    if (reason.empty()) return target_of(endpoint);
     reason = fmt::format("{}: {}", endpoint.numeric, reason);
   }
   return "";
@@ -80,25 +92,27 @@ void Client::Impl::check_tls() const {
 
 bool Client::Impl::try_register(const std::string& target, Time began, Time deadline, Time& next_progress,
                                 std::string& reason) {
-  rpc_ = std::make_unique<Rpc>(target, options_.token, options_.tls);
-  coordination::RegisterRequest request;
+  rpc_ = target == first_target_ ? std::move(first_rpc_) : nullptr;
+  if (rpc_ == nullptr) rpc_ = std::make_unique<Rpc>(target, options_.token, options_.tls);
+  coordination::Ask first;
+  coordination::RegisterRequest& request = *first.mutable_registration();
   request.set_protocol(coordinator::protocol_version);
   request.set_process_id(options_.process_id);
   request.set_num_processes(options_.num_processes);
   request.set_incarnation(caller_.incarnation());
   to_proto(options_.identity, request.mutable_identity());
   registered_.reset();
-  listen(&request);
+  open_session(first);
   struct Retreat {
     Impl& client;
     bool needed = true;
     ~Retreat() {
-      if (needed) client.unlisten();
+      if (needed) client.end_session();
     }
   } retreat{*this};
   std::unique_lock lock(mutex_);
   std::string timed_out;
-  auto done = [&] { return registered_.has_value() || listener_done_; };
+  auto done = [&] { return registered_.has_value() || session_over_; };
   while (!changed_.wait_until(lock, std::min(deadline, next_progress), done)) {
     lock.unlock();
     bool late = Clock::now() >= deadline;
@@ -106,11 +120,11 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
     std::string state = joined_and_missing(asked);
     if (late) {
       timed_out = std::move(state);
-      listener_->cancel();
+      session_->cancel();
       lock.lock();
       changed_.wait(lock, done);
       if (asked.code == RpcResult::denied || asked.code == RpcResult::unimplemented) {
-        listener_end_ = asked;
+        session_end_ = asked;
         timed_out.clear();
       }
       break;
@@ -119,7 +133,7 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
     next_progress += options_.progress_interval;
     lock.lock();
   }
-  RpcResult result = registered_ ? RpcResult{} : listener_end_;
+  RpcResult result = registered_ ? RpcResult{} : session_end_;
   if (!registered_ && result.code == RpcResult::ok)
     result = {.code = RpcResult::unavailable, .message = "it has closed the connection"};
   if (result.code == RpcResult::cancelled && !timed_out.empty())
@@ -155,12 +169,11 @@ bool Client::Impl::try_register(const std::string& target, Time began, Time dead
   return true;
 }
 
-bool Client::Impl::try_each(const std::vector<Address>& addresses, bool again, Time began, Time deadline,
-                            Time& next_progress, std::string& reason) {
-  bool several = addresses.size() > 1;
+bool Client::Impl::try_each(bool again, Time began, Time deadline, Time& next_progress, std::string& reason) {
+  bool several = addresses_.size() > 1;
   std::size_t strangers = 0;
   std::string reasons;
-  for (const Address& address : addresses) {
+  for (const Address& address : addresses_) {
     address_ = address.text();
     // Of several, those that are none now must not take a connection's time.
     std::string target = reach_coordinator(address, again || several, reason);
@@ -173,7 +186,7 @@ bool Client::Impl::try_each(const std::vector<Address>& addresses, bool again, T
     }
     reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", reason);
   }
-  if (strangers == addresses.size()) throw Stranger(reasons);
+  if (strangers == addresses_.size()) throw Stranger(reasons);
   reason = reasons;
   return false;
 }
@@ -181,12 +194,11 @@ bool Client::Impl::try_each(const std::vector<Address>& addresses, bool again, T
 void Client::Impl::connect() {
   Time began = Clock::now(), deadline = began + options_.initialization_timeout;
   Time next_progress = began + options_.progress_interval;
-  const std::vector<Address> addresses = parse_addresses(options_.address, "initialize");
   std::string reason;
   std::minstd_rand random(caller_.incarnation());
   Milliseconds pause = first_pause;
   for (bool again = false;; again = true) {
-    if (try_each(addresses, again, began, deadline, next_progress, reason)) break;
+    if (try_each(again, began, deadline, next_progress, reason)) break;
     if (Clock::now() >= deadline)
       throw_error(ErrorCode::timeout, "initialize",
                   "no coordinator at {} for {:.1f} s ({}): process 0, which runs it, has not been started or has "

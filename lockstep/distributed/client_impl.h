@@ -1,5 +1,5 @@
 // The inside of Client; not for users. client.cc has the calls, client_connect.cc the way into the gang,
-// client_watch.cc the thread that listens, sends heartbeats and finds out that the coordinator is lost.
+// client_watch.cc the session, the thread that sends heartbeats and finds out that the coordinator is lost.
 #pragma once
 
 #include <condition_variable>
@@ -55,7 +55,10 @@ class Client::Impl {
       RpcResult result;
       {
         Context context(*this, operation);
-        result = rpc_->call(context.rpc, deadline, request, &response);
+        if constexpr (Rpc::carries<Request>)
+          result = rpc_->call(context.rpc, deadline, request, &response);
+        else
+          result = context.session->call(context.rpc, deadline, request, &response);
       }
       if (result.code == RpcResult::ok) {
         if (response.problem().code() == Problem::FAILED || response.problem().code() == Problem::STOPPED)
@@ -81,6 +84,7 @@ class Client::Impl {
       std::lock_guard lock(client.mutex_);
       client.check_usable(operation);
       client.contexts_.insert(&rpc);
+      session = client.session_;
     }
     ~Context() {
       std::lock_guard lock(client_.mutex_);
@@ -88,6 +92,7 @@ class Client::Impl {
       if (client_.closing_) client_.changed_.notify_all();
     }
     RpcContext rpc;
+    std::shared_ptr<Session> session;
 
    private:
     Impl& client_;
@@ -107,8 +112,7 @@ class Client::Impl {
   // The numeric address, or "" and the reason why it can't be reached now.
   std::string reach_coordinator(const Address& address, bool probing, std::string& reason) const;
   // Goes through the coordinator's addresses until one registers this process; false, and the reasons, if none does.
-  bool try_each(const std::vector<Address>& addresses, bool again, Time began, Time deadline, Time& next_progress,
-                std::string& reason);
+  bool try_each(bool again, Time began, Time deadline, Time& next_progress, std::string& reason);
   // True: registered. False: the connection failed, for this reason; try again.
   bool try_register(const std::string& target, Time began, Time deadline, Time& next_progress, std::string& reason);
   // After a failed connection: Error(distributed) if TLS can never succeed.
@@ -118,8 +122,8 @@ class Client::Impl {
   void progress(const std::string& text) const;
 
   void run();
-  void listen(const coordination::RegisterRequest* registration = nullptr);
-  void unlisten();
+  void open_session(const coordination::Ask& first);
+  void end_session();
   void beat();
   void end_heartbeat(std::unique_lock<std::mutex>& lock);
   void handle(const coordination::Event& event, std::unique_lock<std::mutex>& lock);
@@ -127,8 +131,12 @@ class Client::Impl {
   void coordinator_lost(const std::string& how, std::unique_lock<std::mutex>& lock);
 
   ClientOptions options_;
+  const std::vector<Address> addresses_ = parse_addresses(options_.address, "initialize");
   std::string address_ = options_.address;  // of several, the one that answers
   coordination::Caller caller_;
+  // For the first attempt, made ahead where nobody has to be asked what the address stands for.
+  std::string first_target_;
+  std::unique_ptr<Rpc> first_rpc_;
   std::unique_ptr<Rpc> rpc_;
   std::string roster_;  // serialised
   std::once_flag roster_read_;
@@ -142,9 +150,9 @@ class Client::Impl {
   std::optional<Failure> failure_;
   std::set<RpcContext*> contexts_;
   std::deque<coordination::Event> events_;
-  std::unique_ptr<EventStream> listener_;
-  bool welcome_ = false, listener_done_ = false;
-  RpcResult listener_end_;                                    // once it is done
+  std::shared_ptr<Session> session_;
+  bool welcome_ = false, session_over_ = false;
+  RpcResult session_end_;                                     // once it is over
   std::optional<coordination::RegisterResponse> registered_;  // once it is answered
   std::unique_ptr<Heartbeat> heartbeat_;
   bool heartbeat_done_ = false, heartbeat_ok_ = false, tell_phase_ = false;

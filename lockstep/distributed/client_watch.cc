@@ -14,13 +14,10 @@ constexpr Milliseconds own_pause{1000};  // waking later than planned by this me
 
 }  // namespace
 
-void Client::Impl::listen(const coordination::RegisterRequest* registration) {
-  welcome_ = listener_done_ = false;
-  coordination::ListenRequest request;
-  *request.mutable_caller() = caller_;
-  if (registration != nullptr) *request.mutable_registration() = *registration;
-  listener_ = std::make_unique<EventStream>(
-      *rpc_, request,
+void Client::Impl::open_session(const coordination::Ask& first) {
+  welcome_ = session_over_ = false;
+  session_ = std::make_shared<Session>(
+      *rpc_, first,
       [this](const coordination::Event& event) {
         std::lock_guard lock(mutex_);
         if (event.has_welcome() || event.has_registered()) welcome_ = true;
@@ -32,18 +29,18 @@ void Client::Impl::listen(const coordination::RegisterRequest* registration) {
       },
       [this](RpcResult result) {
         std::lock_guard lock(mutex_);
-        listener_done_ = true;
-        listener_end_ = std::move(result);
+        session_over_ = true;
+        session_end_ = std::move(result);
         changed_.notify_all();
       });
 }
 
-void Client::Impl::unlisten() {
+void Client::Impl::end_session() {
   std::unique_lock lock(mutex_);
-  if (!listener_) return;
-  listener_->cancel();
-  changed_.wait(lock, [&] { return listener_done_; });
-  listener_.reset();
+  if (!session_) return;
+  session_->cancel();
+  changed_.wait(lock, [&] { return session_over_; });
+  session_.reset();
   events_.clear();
 }
 
@@ -102,6 +99,7 @@ void Client::Impl::handle(const coordination::Event& event, std::unique_lock<std
       }
       break;
     case coordination::Event::kRegistered:
+    case coordination::Event::kAnswer:
     case coordination::Event::WHAT_NOT_SET:
       break;
   }
@@ -147,15 +145,15 @@ void Client::Impl::run() {
       changed_.wait(lock, [&] { return closing_; });
       break;
     }
-    if (welcome_ && !listener_done_) lost_at = Time::max();
-    if (listener_done_ && listener_end_.code == RpcResult::ok) {
+    if (welcome_ && !session_over_) lost_at = Time::max();
+    if (session_over_ && session_end_.code == RpcResult::ok) {
       ended_ = true;
       changed_.notify_all();
       continue;
     }
-    if (listener_done_ && lost_at == Time::max()) lost_at = now + relisten_time;
+    if (session_over_ && lost_at == Time::max()) lost_at = now + relisten_time;
     if (now >= lost_at) {
-      coordinator_lost(fmt::format("its connection closed ({})", listener_end_.message), lock);
+      coordinator_lost(fmt::format("its connection closed ({})", session_end_.message), lock);
       continue;
     }
     if (heartbeat_ && heartbeat_done_) {
@@ -174,12 +172,13 @@ void Client::Impl::run() {
     }
     wake = std::min(lost_at, last_answer_ + heartbeat_timeout_);
     if (!heartbeat_) wake = std::min(wake, next_beat);
-    if (listener_done_) {
+    if (session_over_) {
       wake = now + relisten_pause;
       changed_.wait_until(lock, wake, [&] { return closing_; });
       if (!closing_) {
-        listener_.reset();
-        listen();
+        coordination::Ask first;
+        *first.mutable_listen()->mutable_caller() = caller_;
+        open_session(first);
       }
     } else {
       changed_.wait_until(lock, wake);
@@ -192,12 +191,12 @@ void Client::Impl::close() {
     std::unique_lock lock(mutex_);
     closing_ = true;
     for (auto* context : contexts_) context->cancel();
-    if (listener_) listener_->cancel();
+    if (session_) session_->cancel();
     if (heartbeat_) heartbeat_->context.cancel();
     changed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
-  unlisten();
+  end_session();
   std::unique_lock lock(mutex_);
   if (heartbeat_) heartbeat_->context.cancel();
   changed_.wait(lock, [&] { return (!heartbeat_ || heartbeat_done_) && contexts_.empty(); });

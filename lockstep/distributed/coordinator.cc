@@ -23,7 +23,6 @@ using std::chrono::seconds;
 namespace {
 
 constexpr milliseconds reconnect_time{300};   // a lost connection may come back this long
-constexpr seconds first_listen_time{10};      // between registration and the first Listen
 constexpr seconds time_to_arrive_refused{2};  // the others shall hear of a refusal too
 constexpr milliseconds time_to_send_events{50};
 constexpr milliseconds tick_gap{1000};  // a longer one means that this process itself stood still
@@ -70,8 +69,8 @@ Coordinator::Coordinator(const CoordinatorOptions& options, Time now)
 
 // --- registration
 
-void Coordinator::register_task(const coordination::RegisterRequest& request, CallFor<RegisterResponse>* call, Time now,
-                                Outbox& out) {
+void Coordinator::register_task(const coordination::RegisterRequest& request, Listener* listener,
+                                CallFor<RegisterResponse>* call, Time now, Outbox& out) {
   auto answer = [&](const Problem& problem) {
     *call->response->mutable_problem() = problem;
     out.finish(call);
@@ -111,6 +110,7 @@ void Coordinator::register_task(const coordination::RegisterRequest& request, Ca
     return answer(problem_of(Problem::LEFT, "the gang before is ending"));
   if (member.state == Task::CONNECTED) {
     if (request.incarnation() == member.incarnation) {
+      attach(request.process_id(), listener, out);
       member.registration = call;
       return accept(member, now, out);
     }
@@ -141,7 +141,7 @@ void Coordinator::register_task(const coordination::RegisterRequest& request, Ca
   member.heard = now;
   member.phase.set_text("initialize");
   member.phase.set_age_ms(0);
-  welcome_early(request.process_id(), out);
+  attach(request.process_id(), listener, out);
   changed(now, out);
   settle_registration(now, out);
 }
@@ -209,10 +209,7 @@ void Coordinator::settle_registration(Time now, Outbox& out) {
       member->clear_settings();
     }
     roster.SerializeToString(&roster_);
-    for (int p = 0; p < members_.count(); ++p) {
-      members_[p].state = Task::CONNECTED;
-      if (members_[p].listener == nullptr) members_[p].lost_at = now + first_listen_time;
-    }
+    for (int p = 0; p < members_.count(); ++p) members_[p].state = Task::CONNECTED;
     for (int p = 0; p < members_.count(); ++p) accept(members_[p], now, out);
     changed(now, out);
   }
@@ -272,47 +269,32 @@ void Coordinator::heartbeat(const coordination::HeartbeatRequest& request, coord
 
 void Coordinator::listen(const coordination::ListenRequest& request, Listener* listener, Time now, Outbox& out) {
   Event event;
-  int process = request.caller().process_id();
-  if (!stopped_ && request.caller().service() == 0 && process >= 0 && process < members_.count()) {
-    early_.push_back({listener, process, request.caller().incarnation()});
-    return welcome_early(process, out);
-  }
   if (stopped_ || !is_caller(request.caller())) {
     *event.mutable_refused()->mutable_problem() = admit(request.caller());
     listener->send(event, out);
     listener->close(out);
     return;
   }
-  members_[process].heard = now;
-  welcome(process, listener, out);
-}
-
-void Coordinator::welcome(int process, Listener* listener, Outbox& out) {
+  int process = request.caller().process_id();
   Member& member = members_[process];
-  if (member.listener != nullptr) member.listener->close(out);
-  member.listener = listener;
-  member.lost_at = Time::max();
-  Event event;
+  member.heard = now;
+  attach(process, listener, out);
   event.mutable_welcome();
-  if (member.registration == nullptr) listener->send(event, out);  // else the answer to that says it
+  listener->send(event, out);
   if (failure_ || member.state == Task::FAILED) {
     *event.mutable_failure() = failure_ ? *failure_ : gone_on(member, process);
     listener->send(event, out);
   }
 }
 
-void Coordinator::welcome_early(int process, Outbox& out) {
+void Coordinator::attach(int process, Listener* listener, Outbox& out) {
   Member& member = members_[process];
-  if (member.state != Task::WAITING && member.state != Task::CONNECTED) return;
-  std::erase_if(early_, [&](const Early& early) {
-    if (early.process != process || early.incarnation != member.incarnation) return false;
-    welcome(process, early.listener, out);
-    return true;
-  });
+  if (member.listener != nullptr) member.listener->close(out);
+  member.listener = listener;
+  member.lost_at = Time::max();
 }
 
 void Coordinator::listener_gone(int process, Listener* listener, Time now) {
-  std::erase_if(early_, [&](const Early& early) { return early.listener == listener; });
   std::erase(orphans_, listener);
   if (process < 0 || process >= members_.count() || members_[process].listener != listener) return;
   Member& member = members_[process];
@@ -581,8 +563,6 @@ void Coordinator::stop(const std::string& reason, Outbox& out) {
   }
   for (auto* listener : orphans_) listener->close(out);
   orphans_.clear();
-  for (auto& early : early_) early.listener->close(out);
-  early_.clear();
   for (auto* call : surplus_) {
     *call->response->mutable_problem() = stop_problem_;
     out.finish(call);

@@ -15,7 +15,7 @@
 
 namespace lockstep::distributed::coordinator {
 
-inline constexpr int protocol_version = 2;
+inline constexpr int protocol_version = 3;
 
 struct CoordinatorOptions {
   int num_processes;
@@ -29,11 +29,11 @@ class Coordinator {
   Coordinator(const CoordinatorOptions& options, Time now);
   Coordinator(const Coordinator&) = delete;
 
-  void register_task(const coordination::RegisterRequest& request, CallFor<coordination::RegisterResponse>* call,
-                     Time now, Outbox& out);
+  // A process joins, and listens from now on.
+  void register_task(const coordination::RegisterRequest& request, Listener* listener,
+                     CallFor<coordination::RegisterResponse>* call, Time now, Outbox& out);
   void heartbeat(const coordination::HeartbeatRequest& request, coordination::HeartbeatResponse* response, Time now);
-  // Before registration is through (caller.service is 0) a listener waits for its process to register; later it is
-  // told why and closed if the caller isn't one of the gang.
+  // A process listens again. It is told why and closed if it isn't one of the gang.
   void listen(const coordination::ListenRequest& request, Listener* listener, Time now, Outbox& out);
   void listener_gone(int process, Listener* listener, Time now);
   void report_error(const coordination::ReportErrorRequest& request, CallFor<coordination::ReportErrorResponse>* call,
@@ -64,9 +64,7 @@ class Coordinator {
   void compare_members(Time now);
   void refuse(std::string message, const std::vector<int>& processes, Time now);
   void settle_registration(Time now, Outbox& out);
-  // The process listens from now on.
-  void welcome(int process, Listener* listener, Outbox& out);
-  void welcome_early(int process, Outbox& out);
+  void attach(int process, Listener* listener, Outbox& out);
   void reset(int process);
   void accept(Member& member, Time now, Outbox& out);
   void fail(coordination::Failure::Kind kind, const std::vector<int>& processes, const std::string& message,
@@ -95,13 +93,7 @@ class Coordinator {
   coordination::Problem refusal_;                                  // why registration will fail for all
   Time refusal_at_ = Time::max();                                  // when those who have come are told, if not all have
   std::vector<CallFor<coordination::RegisterResponse>*> surplus_;  // registrations to be refused
-  struct Early {
-    Listener* listener;
-    int process;
-    std::uint64_t incarnation;
-  };
-  std::vector<Early> early_;        // listeners of processes that have not registered yet
-  std::vector<Listener*> orphans_;  // of processes that are forgotten
+  std::vector<Listener*> orphans_;                                 // of processes that are forgotten
   std::optional<coordination::Failure> failure_;
   coordination::Problem failure_problem_;
   bool stopped_ = false;

@@ -4,6 +4,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <condition_variable>
+#include <deque>
+#include <map>
 #include <mutex>
 
 #include "lockstep/distributed/coordination.grpc.pb.h"
@@ -69,11 +71,19 @@ class Waiter {
 }  // namespace
 
 struct RpcContext::Impl {
-  grpc::ClientContext context;
+  std::mutex mutex;
+  bool cancelled = false;
+  std::function<void()> stop;              // of a call in a session
+  std::optional<grpc::ClientContext> rpc;  // of a call of its own
 };
 RpcContext::RpcContext() : impl_(std::make_unique<Impl>()) {}
 RpcContext::~RpcContext() = default;
-void RpcContext::cancel() { impl_->context.TryCancel(); }
+void RpcContext::cancel() {
+  std::lock_guard lock(impl_->mutex);
+  impl_->cancelled = true;
+  if (impl_->rpc) impl_->rpc->TryCancel();
+  if (impl_->stop) impl_->stop();
+}
 
 struct Rpc::Impl {
   std::string token;
@@ -111,13 +121,18 @@ Rpc::~Rpc() = default;
   template <>                                                                                                       \
   void Rpc::start(RpcContext& context, Time deadline, const Name##Request& request, Name##Response* response,       \
                   std::function<void(RpcResult)> done) {                                                            \
-    impl_->prepare(context.impl_->context, deadline);                                                               \
+    grpc::ClientContext* rpc;                                                                                       \
+    {                                                                                                               \
+      std::lock_guard lock(context.impl_->mutex);                                                                   \
+      rpc = &context.impl_->rpc.emplace();                                                                          \
+      impl_->prepare(*rpc, deadline);                                                                               \
+      if (context.impl_->cancelled) rpc->TryCancel();                                                               \
+    }                                                                                                               \
     give();                                                                                                         \
-    impl_->stub->async()->Name(&context.impl_->context, &request, response,                                         \
-                               [done = std::move(done)](const grpc::Status& s) {                                    \
-                                 take();                                                                            \
-                                 done(result_of(s));                                                                \
-                               });                                                                                  \
+    impl_->stub->async()->Name(rpc, &request, response, [done = std::move(done)](const grpc::Status& s) {           \
+      take();                                                                                                       \
+      done(result_of(s));                                                                                           \
+    });                                                                                                             \
   }                                                                                                                 \
   template <>                                                                                                       \
   RpcResult Rpc::call(RpcContext& context, Time deadline, const Name##Request& request, Name##Response* response) { \
@@ -127,62 +142,182 @@ Rpc::~Rpc() = default;
   }
 LOCKSTEP_METHOD(Heartbeat)
 LOCKSTEP_METHOD(ReportError)
-LOCKSTEP_METHOD(Shutdown)
-LOCKSTEP_METHOD(Live)
 LOCKSTEP_METHOD(WatchTasks)
-LOCKSTEP_METHOD(Insert)
-LOCKSTEP_METHOD(Get)
-LOCKSTEP_METHOD(TryGet)
-LOCKSTEP_METHOD(Directory)
-LOCKSTEP_METHOD(Increment)
-LOCKSTEP_METHOD(Delete)
-LOCKSTEP_METHOD(Barrier)
-LOCKSTEP_METHOD(CancelBarrier)
-LOCKSTEP_METHOD(Agree)
-LOCKSTEP_METHOD(Differ)
 #undef LOCKSTEP_METHOD
 
-class EventStream::Impl final : public grpc::ClientReadReactor<Event> {
+// `mutex_` guards all but what only the callbacks touch. A hold keeps gRPC from ending the call under a write that
+// another thread is about to start; the first is dropped when there is nothing more to read.
+class Session::Impl final : public grpc::ClientBidiReactor<Ask, Event> {
  public:
-  Impl(Rpc::Impl& rpc, const ListenRequest& request, std::function<void(const Event&)> on_event,
+  Impl(Rpc::Impl& rpc, const Ask& first, std::function<void(const Event&)> on_event,
        std::function<void(RpcResult)> ended)
-      : on_event_(std::move(on_event)), ended_(std::move(ended)), request_(request) {
+      : on_event_(std::move(on_event)), ended_(std::move(ended)), asks_{first} {
     rpc.prepare(context_, Time::max());
-    rpc.stub->async()->Listen(&context_, &request_, this);
+    context_.set_initial_metadata_corked(true);  // it leaves with the first word
+    rpc.stub->async()->Session(&context_, this);
   }
   void start() {
     give();
+    AddHold();
+    writing_ = true;
+    StartWrite(&asks_.front());
     StartRead(&event_);
     StartCall();
   }
   void cancel() { context_.TryCancel(); }
+
+  // `fill` puts the request into an Ask, `read` takes the response out of an Answer.
+  RpcResult call(RpcContext::Impl& context, Time deadline, const std::function<void(Ask&)>& fill,
+                 const std::function<void(Answer&)>& read) {
+    Open open{.read = read};
+    std::unique_lock lock(mutex_);
+    if (over_) return {.code = RpcResult::unavailable, .message = "the connection is closed", .sent = false};
+    std::int64_t id = ++last_call_;
+    lock.unlock();
+    {
+      std::lock_guard context_lock(context.mutex);
+      if (context.cancelled) return {.code = RpcResult::cancelled, .sent = false};
+      context.stop = [this, &open] { end(open, {.code = RpcResult::cancelled}); };
+    }
+    Ask ask;
+    ask.set_call(id);
+    fill(ask);
+    lock.lock();
+    if (over_) end_locked(open, {.code = RpcResult::unavailable, .message = "the connection is closed", .sent = false});
+    if (!open.result) {
+      open_.emplace(id, &open);
+      asks_.push_back(std::move(ask));
+      write(lock);
+    }
+    auto ended = [&] { return open.result.has_value(); };
+    if (deadline == Time::max())
+      open.changed.wait(lock, ended);
+    else if (!open.changed.wait_until(lock, deadline, ended))
+      open.result = {.code = RpcResult::deadline, .message = "no answer in time"};
+    if (open_.erase(id) > 0 && !over_) {
+      asks_.emplace_back().set_call(id);
+      asks_.back().mutable_give_up();
+      write(lock);
+    }
+    lock.unlock();
+    std::lock_guard context_lock(context.mutex);  // waits for a cancel() that is on its way
+    context.stop = nullptr;
+    return std::move(*open.result);
+  }
+
   void OnReadDone(bool ok) override {
-    if (!ok) return;
     take();
-    on_event_(event_);
+    if (!ok) {
+      {
+        std::lock_guard lock(mutex_);
+        over_ = true;
+      }
+      return RemoveHold();
+    }
+    if (event_.has_answer())
+      answered(*event_.mutable_answer());
+    else
+      on_event_(event_);
     give();
     StartRead(&event_);
   }
+  void OnWriteDone(bool ok) override {
+    take();
+    std::unique_lock lock(mutex_);
+    writing_ = false;
+    asks_.pop_front();
+    if (ok) write(lock);
+  }
   void OnDone(const grpc::Status& status) override {
     take();
-    auto ended = std::move(ended_);  // the stream may be gone when it returns
-    ended(result_of(status));
+    RpcResult result = result_of(status);
+    {
+      std::lock_guard lock(mutex_);
+      RpcResult lost = result;
+      if (status.ok()) lost = {.code = RpcResult::unavailable, .message = "the coordinator has closed the connection"};
+      for (auto& [id, open] : open_) end_locked(*open, lost);
+      open_.clear();
+    }
+    auto ended = std::move(ended_);  // the session may be gone when it returns
+    ended(std::move(result));
   }
 
  private:
+  struct Open {
+    const std::function<void(Answer&)>& read;
+    std::condition_variable changed;
+    std::optional<RpcResult> result;
+  };
+
+  void end(Open& open, RpcResult result) {
+    std::lock_guard lock(mutex_);
+    end_locked(open, std::move(result));
+  }
+  static void end_locked(Open& open, RpcResult result) {
+    if (open.result) return;
+    open.result = std::move(result);
+    open.changed.notify_one();
+  }
+  void answered(Answer& answer) {
+    std::lock_guard lock(mutex_);
+    auto it = open_.find(answer.call());
+    if (it == open_.end()) return;  // given up
+    Open& open = *it->second;
+    open_.erase(it);
+    open.read(answer);
+    end_locked(open, {});
+  }
+  void write(std::unique_lock<std::mutex>& lock) {
+    if (writing_ || over_ || asks_.empty()) return;
+    writing_ = true;
+    const Ask* ask = &asks_.front();
+    AddHold();
+    lock.unlock();
+    give();
+    StartWrite(ask);
+    RemoveHold();
+    lock.lock();
+  }
+
   std::function<void(const Event&)> on_event_;
   std::function<void(RpcResult)> ended_;
   grpc::ClientContext context_;
-  ListenRequest request_;
   Event event_;
+  std::mutex mutex_;
+  std::deque<Ask> asks_;  // the first is being written
+  bool writing_ = false, over_ = false;
+  std::int64_t last_call_ = 0;
+  std::map<std::int64_t, Open*> open_;
 };
 
-EventStream::EventStream(Rpc& rpc, const ListenRequest& request, std::function<void(const Event&)> on_event,
-                         std::function<void(RpcResult)> ended)
-    : impl_(std::make_unique<Impl>(*rpc.impl_, request, std::move(on_event), std::move(ended))) {
+Session::Session(Rpc& rpc, const Ask& first, std::function<void(const Event&)> on_event,
+                 std::function<void(RpcResult)> ended)
+    : impl_(std::make_unique<Impl>(*rpc.impl_, first, std::move(on_event), std::move(ended))) {
   impl_->start();
 }
-EventStream::~EventStream() = default;
-void EventStream::cancel() { impl_->cancel(); }
+Session::~Session() = default;
+void Session::cancel() { impl_->cancel(); }
+
+#define LOCKSTEP_ASK(Name, field)                                                           \
+  template <>                                                                               \
+  RpcResult Session::call(RpcContext& context, Time deadline, const Name##Request& request, \
+                          Name##Response* response) {                                       \
+    return impl_->call(                                                                     \
+        *context.impl_, deadline, [&](Ask& ask) { *ask.mutable_##field() = request; },      \
+        [response](Answer& answer) { *response = std::move(*answer.mutable_##field()); });  \
+  }
+LOCKSTEP_ASK(Insert, insert)
+LOCKSTEP_ASK(Get, get)
+LOCKSTEP_ASK(TryGet, try_get)
+LOCKSTEP_ASK(Directory, directory)
+LOCKSTEP_ASK(Increment, increment)
+LOCKSTEP_ASK(Delete, erase)
+LOCKSTEP_ASK(Barrier, barrier)
+LOCKSTEP_ASK(CancelBarrier, cancel_barrier)
+LOCKSTEP_ASK(Agree, agree)
+LOCKSTEP_ASK(Differ, differ)
+LOCKSTEP_ASK(Live, live)
+LOCKSTEP_ASK(Shutdown, shutdown)
+#undef LOCKSTEP_ASK
 
 }  // namespace lockstep::distributed

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include "lockstep/distributed/coordination.pb.h"
 #include "lockstep/support/tls.h"
@@ -22,6 +23,7 @@ struct RpcResult {
   enum Code { ok, cancelled, deadline, unavailable, unimplemented, denied, other };
   Code code = ok;
   std::string message;
+  bool sent = true;  // false: the coordinator has not seen the request
 };
 
 // A call in progress, so that it can be cancelled from another thread. Outlives the call.
@@ -35,6 +37,7 @@ class RpcContext {
 
  private:
   friend class Rpc;
+  friend class Session;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -48,7 +51,11 @@ class Rpc {
   Rpc(const Rpc&) = delete;
   Rpc& operator=(const Rpc&) = delete;
 
-  // For every pair of request and response of coordination.proto but Listen's, by which a process also registers.
+  // The requests that are calls of their own, outside of any session.
+  template <class Request>
+  static constexpr bool carries = std::is_same_v<Request, coordination::HeartbeatRequest> ||
+                                  std::is_same_v<Request, coordination::ReportErrorRequest> ||
+                                  std::is_same_v<Request, coordination::WatchTasksRequest>;
   // Time::max() is no deadline.
   template <class Request, class Response>
   RpcResult call(RpcContext& context, Time deadline, const Request& request, Response* response);
@@ -58,20 +65,24 @@ class Rpc {
              std::function<void(RpcResult)> done);
 
  private:
-  friend class EventStream;
+  friend class Session;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// The coordinator's events. The callbacks come one at a time, on threads of gRPC's; after `ended` there is none, and
-// only then may the stream go.
-class EventStream {
+// The stream of questions, answers and events between this process and the coordinator. The callbacks come one at a
+// time, on threads of gRPC's; after `ended` there is none, and only then may the session go. Thread-safe.
+class Session {
  public:
-  EventStream(Rpc& rpc, const coordination::ListenRequest& request,
-              std::function<void(const coordination::Event&)> on_event, std::function<void(RpcResult)> ended);
-  ~EventStream();
-  EventStream(const EventStream&) = delete;
-  EventStream& operator=(const EventStream&) = delete;
+  // `first`: a registration or a ListenRequest.
+  Session(Rpc& rpc, const coordination::Ask& first, std::function<void(const coordination::Event&)> on_event,
+          std::function<void(RpcResult)> ended);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  // For the pairs of request and response that an Ask and an Answer can hold; any number at a time.
+  template <class Request, class Response>
+  RpcResult call(RpcContext& context, Time deadline, const Request& request, Response* response);
   void cancel();
 
  private:

@@ -3,8 +3,10 @@
 #include <absl/synchronization/mutex.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -125,100 +127,14 @@ class Service::Impl final : public CoordinationService::CallbackService {
       coordinator_.watch_tasks(*request, call, now, out);
     });
   }
-  grpc::ServerUnaryReactor* Live(grpc::CallbackServerContext* context, const LiveRequest* request,
-                                 LiveResponse* response) override {
-    return member(context, request, response,
-                  [&](auto* call, Time now, Outbox& out) { coordinator_.live(*request, call, now, out); });
-  }
-  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context, const ShutdownRequest* request,
-                                     ShutdownResponse* response) override {
-    return member(context, request, response,
-                  [&](auto* call, Time now, Outbox& out) { coordinator_.shut_down(*request, call, now, out); });
-  }
-  grpc::ServerUnaryReactor* Insert(grpc::CallbackServerContext* context, const InsertRequest* request,
-                                   InsertResponse* response) override {
-    return member(context, request, response,
-                  [&](auto* call, Time, Outbox& out) { coordinator_.kv().insert(*request, call, out); });
-  }
-  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context, const GetRequest* request,
-                                GetResponse* response) override {
-    return member(context, request, response,
-                  [&](auto* call, Time now, Outbox& out) { coordinator_.kv().get(*request, call, now, out); });
-  }
-  grpc::ServerUnaryReactor* TryGet(grpc::CallbackServerContext* context, const TryGetRequest* request,
-                                   TryGetResponse* response) override {
-    return member(context, request, response, [&](auto* call, Time, Outbox& out) {
-      coordinator_.kv().try_get(*request, response);
-      out.finish(call);
-    });
-  }
-  grpc::ServerUnaryReactor* Directory(grpc::CallbackServerContext* context, const DirectoryRequest* request,
-                                      DirectoryResponse* response) override {
-    return member(context, request, response, [&](auto* call, Time, Outbox& out) {
-      coordinator_.kv().directory(*request, response);
-      out.finish(call);
-    });
-  }
-  grpc::ServerUnaryReactor* Increment(grpc::CallbackServerContext* context, const IncrementRequest* request,
-                                      IncrementResponse* response) override {
-    return member(context, request, response, [&](auto* call, Time, Outbox& out) {
-      coordinator_.kv().increment(*request, response, out);
-      out.finish(call);
-    });
-  }
-  grpc::ServerUnaryReactor* Delete(grpc::CallbackServerContext* context, const DeleteRequest* request,
-                                   DeleteResponse* response) override {
-    return member(context, request, response, [&](auto* call, Time, Outbox& out) {
-      coordinator_.kv().erase(*request);
-      out.finish(call);
-    });
-  }
-  grpc::ServerUnaryReactor* Barrier(grpc::CallbackServerContext* context, const BarrierRequest* request,
-                                    BarrierResponse* response) override {
-    return member(context, request, response,
-                  [&](auto* call, Time now, Outbox& out) { coordinator_.barriers().enter(*request, call, now, out); });
-  }
-  grpc::ServerUnaryReactor* CancelBarrier(grpc::CallbackServerContext* context, const CancelBarrierRequest* request,
-                                          CancelBarrierResponse* response) override {
-    return member(context, request, response, [&](auto* call, Time, Outbox& out) {
-      coordinator_.barriers().cancel(*request, response, out);
-      out.finish(call);
-    });
-  }
-  grpc::ServerUnaryReactor* Agree(grpc::CallbackServerContext* context, const AgreeRequest* request,
-                                  AgreeResponse* response) override {
-    return member(context, request, response, [&](auto* call, Time now, Outbox& out) {
-      coordinator_.agreements().agree(*request, call, now, out);
-    });
-  }
-  grpc::ServerUnaryReactor* Differ(grpc::CallbackServerContext* context, const DifferRequest* request,
-                                   DifferResponse* response) override {
-    return member(context, request, response, [&](auto* call, Time now, Outbox& out) {
-      coordinator_.agreements().differ(*request, call, now, out);
-    });
-  }
-  grpc::ServerWriteReactor<Event>* Listen(grpc::CallbackServerContext* context, const ListenRequest* request) override {
+  grpc::ServerBidiReactor<Ask, Event>* Session(grpc::CallbackServerContext* context) override {
     take();
     opened();
-    auto* stream = new Stream(*this, request->caller().process_id());
-    if (const char* why = objection(*context)) {
+    auto* stream = new Stream(*this);
+    if (const char* why = objection(*context))
       stream->refuse({grpc::StatusCode::PERMISSION_DENIED, why});
-      return stream;
-    }
-    Outbox out;
-    bool sooner = false;
-    {
-      std::lock_guard lock(mutex_);
-      Time now = Clock::now();
-      if (request->has_registration()) {
-        auto* call = stream->registration();
-        coordinator_.register_task(request->registration(), call, now, out);
-        sooner = !call->answered && coordinator_.next_deadline() < next_tick_;
-      }
-      coordinator_.listen(*request, stream, now, out);
-    }
-    out.run();
-    if (sooner) wake_.notify_one();
+    else
+      stream->read();
     return stream;
   }
 
@@ -252,15 +168,14 @@ class Service::Impl final : public CoordinationService::CallbackService {
     Impl& service_;
   };
 
-  // An event stream. All its state is guarded by the service's mutex; one write is in flight at a time. It goes when
-  // gRPC is done with it and no outbox refers to it.
-  class Stream final : public grpc::ServerWriteReactor<Event>, public coordinator::Listener {
+  // A process's session. All its state is guarded by the service's mutex; one read and one write are in flight at a
+  // time. It goes when gRPC is done with it and no outbox refers to it.
+  class Stream final : public grpc::ServerBidiReactor<Ask, Event>, public coordinator::Listener {
    public:
-    Stream(Impl& service, int process) : service_(service), process_(process) {}
-    // The call by which the process joins, answered by an event of this stream.
-    CallFor<RegisterResponse>* registration() {
-      registration_.emplace(*this);
-      return &*registration_;
+    explicit Stream(Impl& service) : service_(service) {}
+    void read() {
+      give();
+      StartRead(&ask_);
     }
     void send(const Event& event, Outbox& out) override {
       queue_.push_back(event);
@@ -275,48 +190,183 @@ class Service::Impl final : public CoordinationService::CallbackService {
       give();
       Finish(status);
     }
+    void OnReadDone(bool ok) override {
+      take();
+      // A session that says nothing more has said who it is, or never will.
+      if (!ok) return pump([this] { closing_ = closing_ || !begun_; });
+      Outbox out;
+      bool sooner = false;
+      {
+        std::lock_guard lock(service_.mutex_);
+        if (closing_ || finished_) return;
+        Call* held = handle(Clock::now(), out);
+        sooner = held != nullptr && !held->answered && service_.coordinator_.next_deadline() < service_.next_tick_;
+      }
+      out.run();
+      if (sooner) service_.wake_.notify_one();
+      read();
+    }
     void OnWriteDone(bool ok) override {
       take();
       pump([this] { writing_ = false; });
     }
     void OnCancel() override {
       take();
-      pump([this] {
-        closing_ = true;
-        queue_.clear();
-        service_.coordinator_.listener_gone(process_, this, Clock::now());
-        forget_registration();
-      });
+      pump([this] { leave(); });
     }
     void OnDone() override {
       take();
       pump([this] {
+        leave();
         done_ = true;
-        forget_registration();
       });
     }
 
    private:
-    struct Registration final : CallFor<RegisterResponse> {
-      explicit Registration(Stream& s) : stream(s) {
-        process = s.process_;
-        response = event.mutable_registered();
-      }
-      void finish() override {
-        stream.pump([this] {
-          stream.queue_.push_back(std::move(event));
-          told = true;
-        });
-      }
+    // A question, from its arrival to its answer.
+    struct Open {
+      virtual ~Open() = default;
+      virtual Call& call() = 0;
+      Ask ask;
+      Event event;  // to be the answer
+    };
+    template <class Response>
+    struct OpenFor final : Open, CallFor<Response> {
+      explicit OpenFor(Stream& s) : stream(s) {}
+      Call& call() override { return *this; }
+      void finish() override { stream.tell(this->ask.call()); }
       Stream& stream;
-      Event event;
-      bool told = false;
     };
 
-    void forget_registration() {
-      if (!registration_ || registration_->answered) return;
-      registration_->answered = registration_->told = true;
-      service_.coordinator_.forget(&*registration_);
+    // What `ask_` says; the call that it opened, or null.
+    Call* handle(Time now, Outbox& out) {
+      Coordinator& gang = service_.coordinator_;
+      if (bool first = ask_.has_registration() || ask_.has_listen(); first == begun_) return give_up_on_it(out);
+      begun_ = true;
+      switch (ask_.what_case()) {
+        case Ask::kRegistration: {
+          process_ = ask_.registration().process_id();
+          auto* call = open<RegisterResponse>(process_);
+          call->response = call->event.mutable_registered();
+          gang.register_task(call->ask.registration(), this, call, now, out);
+          return call;
+        }
+        case Ask::kListen:
+          process_ = ask_.listen().caller().process_id();
+          gang.listen(ask_.listen(), this, now, out);
+          return nullptr;
+        case Ask::kGiveUp:
+          if (auto it = open_.find(ask_.call()); it != open_.end() && forget(*it->second)) open_.erase(it);
+          return nullptr;
+        case Ask::kInsert:
+          return member(&Ask::insert, &Answer::mutable_insert, out,
+                        [&](auto& request, auto* call) { gang.kv().insert(request, call, out); });
+        case Ask::kGet:
+          return member(&Ask::get, &Answer::mutable_get, out,
+                        [&](auto& request, auto* call) { gang.kv().get(request, call, now, out); });
+        case Ask::kTryGet:
+          return member(&Ask::try_get, &Answer::mutable_try_get, out, [&](auto& request, auto* call) {
+            gang.kv().try_get(request, call->response);
+            out.finish(call);
+          });
+        case Ask::kDirectory:
+          return member(&Ask::directory, &Answer::mutable_directory, out, [&](auto& request, auto* call) {
+            gang.kv().directory(request, call->response);
+            out.finish(call);
+          });
+        case Ask::kIncrement:
+          return member(&Ask::increment, &Answer::mutable_increment, out, [&](auto& request, auto* call) {
+            gang.kv().increment(request, call->response, out);
+            out.finish(call);
+          });
+        case Ask::kErase:
+          return member(&Ask::erase, &Answer::mutable_erase, out, [&](auto& request, auto* call) {
+            gang.kv().erase(request);
+            out.finish(call);
+          });
+        case Ask::kBarrier:
+          return member(&Ask::barrier, &Answer::mutable_barrier, out,
+                        [&](auto& request, auto* call) { gang.barriers().enter(request, call, now, out); });
+        case Ask::kCancelBarrier:
+          return member(&Ask::cancel_barrier, &Answer::mutable_cancel_barrier, out, [&](auto& request, auto* call) {
+            gang.barriers().cancel(request, call->response, out);
+            out.finish(call);
+          });
+        case Ask::kAgree:
+          return member(&Ask::agree, &Answer::mutable_agree, out,
+                        [&](auto& request, auto* call) { gang.agreements().agree(request, call, now, out); });
+        case Ask::kDiffer:
+          return member(&Ask::differ, &Answer::mutable_differ, out,
+                        [&](auto& request, auto* call) { gang.agreements().differ(request, call, now, out); });
+        case Ask::kLive:
+          return member(&Ask::live, &Answer::mutable_live, out,
+                        [&](auto& request, auto* call) { gang.live(request, call, now, out); });
+        case Ask::kShutdown:
+          return member(&Ask::shutdown, &Answer::mutable_shutdown, out,
+                        [&](auto& request, auto* call) { gang.shut_down(request, call, now, out); });
+        case Ask::WHAT_NOT_SET:
+          return give_up_on_it(out);
+      }
+      return nullptr;
+    }
+    // A call that only members of a gang in order may make.
+    template <class Request, class Response, class Handle>
+    Call* member(const Request& (Ask::*request)() const, Response* (Answer::*response)(), Outbox& out,
+                 Handle&& handle) {
+      auto* call = open<Response>((ask_.*request)().caller().process_id());
+      if (call == nullptr) return give_up_on_it(out);
+      Answer& answer = *call->event.mutable_answer();
+      answer.set_call(call->ask.call());
+      call->response = (answer.*response)();
+      const Request& asked = (call->ask.*request)();
+      Problem problem = service_.coordinator_.admit(asked.caller());
+      if (problem.code() == Problem::OK) {
+        handle(asked, call);
+      } else {
+        *call->response->mutable_problem() = std::move(problem);
+        out.finish(call);
+      }
+      return call;
+    }
+    // Null: a call of this number is open.
+    template <class Response>
+    OpenFor<Response>* open(int process) {
+      auto call = std::make_unique<OpenFor<Response>>(*this);
+      OpenFor<Response>* raw = call.get();
+      if (!open_.try_emplace(ask_.call(), std::move(call)).second) return nullptr;
+      raw->ask = std::move(ask_);
+      raw->process = process;
+      return raw;
+    }
+    // Whoever speaks here does not keep to the protocol.
+    Call* give_up_on_it(Outbox& out) {
+      close(out);
+      return nullptr;
+    }
+    void tell(std::int64_t call) {
+      pump([&] {
+        auto open = open_.extract(call);
+        Event& event = open.mapped()->event;
+        closing_ = closing_ || (event.has_registered() && event.registered().problem().code() != Problem::OK);
+        queue_.push_back(std::move(event));
+      });
+    }
+    // The process is gone.
+    void leave() {
+      closing_ = true;
+      queue_.clear();
+      service_.coordinator_.listener_gone(process_, this, Clock::now());
+      forget_open();
+    }
+    void forget_open() {
+      std::erase_if(open_, [this](auto& entry) { return forget(*entry.second); });
+    }
+    // Nobody waits for the answer any more; false: it is in an outbox.
+    bool forget(Open& open) {
+      if (open.call().answered) return false;
+      open.call().answered = true;
+      service_.coordinator_.forget(&open.call());
+      return true;
     }
     void pump_later(Outbox& out) {
       ++pumps_;
@@ -326,7 +376,8 @@ class Service::Impl final : public CoordinationService::CallbackService {
     void pump(Change&& change) {
       std::unique_lock lock(service_.mutex_);
       change();
-      bool in_outbox = pumps_ > 0 || (registration_ && registration_->answered && !registration_->told);
+      bool in_outbox = pumps_ > 0 || std::any_of(open_.begin(), open_.end(),
+                                                 [](auto& entry) { return entry.second->call().answered; });
       if (done_) {
         if (in_outbox) return;
         lock.unlock();
@@ -341,7 +392,7 @@ class Service::Impl final : public CoordinationService::CallbackService {
         give();
         StartWrite(&current_);
       } else if (closing_ && !in_outbox) {
-        forget_registration();
+        forget_open();
         finished_ = true;
         lock.unlock();
         give();
@@ -350,12 +401,13 @@ class Service::Impl final : public CoordinationService::CallbackService {
     }
 
     Impl& service_;
-    const int process_;
-    std::optional<Registration> registration_;
+    int process_ = -1;
+    Ask ask_;  // being read
+    std::map<std::int64_t, std::unique_ptr<Open>> open_;
     std::deque<Event> queue_;
     Event current_;
     int pumps_ = 0;  // in outboxes
-    bool writing_ = false, closing_ = false, finished_ = false, done_ = false;
+    bool begun_ = false, writing_ = false, closing_ = false, finished_ = false, done_ = false;
   };
 
   void opened() {
@@ -414,19 +466,6 @@ class Service::Impl final : public CoordinationService::CallbackService {
     out.run();
     if (sooner) wake_.notify_one();
     return call;
-  }
-
-  // The same for calls that only members of a gang in order may make.
-  template <class Request, class Response, class Handle>
-  grpc::ServerUnaryReactor* member(grpc::CallbackServerContext* context, const Request* request, Response* response,
-                                   Handle&& handle) {
-    return hold<Response>(context, response, request->caller().process_id(),
-                          [&](CallFor<Response>* call, Time now, Outbox& out) {
-                            Problem problem = coordinator_.admit(request->caller());
-                            if (problem.code() == Problem::OK) return handle(call, now, out);
-                            *response->mutable_problem() = std::move(problem);
-                            out.finish(call);
-                          });
   }
 
   void keep_house() {

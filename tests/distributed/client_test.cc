@@ -418,8 +418,7 @@ TEST_F(ClientTest, BadAddresses) {
   count_ = 2;
   for (const char* bad : {"here", "host:", "host:99999", ":1", "1:2:3", "host:12x"}) {
     address_ = bad;
-    Client c(options(1));
-    EXPECT_THAT(error_of(ErrorCode::invalid_argument, [&] { c.connect(); }), HasSubstr("HOST:PORT"));
+    EXPECT_THAT(error_of(ErrorCode::invalid_argument, [&] { Client c(options(1)); }), HasSubstr("HOST:PORT"));
   }
   address_ = "no-such-host.invalid:1234";
   auto o = options(1);

@@ -61,8 +61,12 @@ class CoordinatorTest : public testing::Test {
   }
   Answer<RegisterResponse> join(const RegisterRequest& request) {
     auto call = kept<RegisterResponse>(request.process_id());
+    auto stranger = std::make_shared<FakeListener>();
+    kept_.push_back(stranger);
+    bool known = request.process_id() >= 0 && request.process_id() < count_ &&
+                 request.incarnation() == caller(request.process_id()).incarnation();
     Outbox out;
-    gang_->register_task(request, call.get(), now_, out);
+    gang_->register_task(request, known ? &listeners_[request.process_id()] : stranger.get(), call.get(), now_, out);
     out.run();
     return call;
   }
@@ -71,13 +75,6 @@ class CoordinatorTest : public testing::Test {
     std::vector<Answer<RegisterResponse>> answers;
     for (int p = 0; p < count_; ++p) answers.push_back(join(p));
     for (auto& a : answers) ASSERT_TRUE(a->done && a->answer.problem().code() == Problem::OK);
-    for (int p = 0; p < count_; ++p) {
-      ListenRequest request;
-      *request.mutable_caller() = caller(p);
-      Outbox out;
-      gang_->listen(request, &listeners_[p], now_, out);
-      out.run();
-    }
   }
   Caller caller(int process) {
     Caller c;

@@ -56,17 +56,20 @@ struct FuzzCall final : CallFor<Response>, Open {
   void finish() override {
     check(!finished, "a call is answered twice");
     finished = true;
+    if (then) then();
   }
   bool done() const override { return finished; }
   Call* call() override { return this; }
   Response answer;
   bool finished = false;
+  std::function<void()> then;
 };
 struct FuzzListener final : Listener {
   void send(const Event&, Outbox&) override { check(!closed, "an event after the end"); }
   void close(Outbox&) override { closed = true; }
   int process = -1;
   bool closed = false;
+  FuzzCall<RegisterResponse>* registration = nullptr;
 };
 
 class Session {
@@ -102,7 +105,6 @@ class Session {
     if (choices_.one_in(3)) request = mutated(choices_, request);
     int process = -1;
     if constexpr (requires { request.caller(); }) process = request.caller().process_id();
-    if constexpr (requires { request.process_id(); }) process = request.process_id();
     auto open = std::make_unique<FuzzCall<Response>>(process);
     auto* raw = open.get();
     calls_.push_back(std::move(open));
@@ -131,21 +133,38 @@ class Session {
     auto* setting = request.mutable_identity()->add_settings();
     setting->set_name("x64");
     setting->set_value("true");
-    auto register_it = [&](const RegisterRequest& r, FuzzCall<RegisterResponse>* c, Outbox& out) {
-      gang_.register_task(r, c, now_, out);
+    if (odd && choices_.one_in(3)) request = mutated(choices_, request);
+    auto session = std::make_unique<FuzzListener>();
+    auto call = std::make_unique<FuzzCall<RegisterResponse>>(request.process_id());
+    auto* listener = session.get();
+    listener->process = request.process_id();
+    listener->registration = call.get();
+    // As service.cc ends the sessions of those that are refused.
+    call->then = [this, listener] {
+      if (listener->registration->answer.problem().code() != Problem::OK) end(*listener);
     };
-    if (odd) return call<RegisterResponse>(request, register_it);
-    auto open = std::make_unique<FuzzCall<RegisterResponse>>(process);
+    listeners_.push_back(std::move(session));
+    calls_.push_back(std::move(call));
     Outbox out;
-    register_it(request, open.get(), out);
-    calls_.push_back(std::move(open));
+    gang_.register_task(request, listener, listener->registration, now_, out);
     out.run();
+  }
+
+  void end(FuzzListener& listener) {
+    gang_.listener_gone(listener.process, &listener, now_);
+    listener.closed = true;
+    if (listener.registration != nullptr) forget(*listener.registration);
+  }
+  void forget(Open& open) {
+    if (open.call()->answered) return;
+    gang_.forget(open.call());
+    open.call()->answered = true;
+    open.call()->finish();
   }
 
   void listen() {
     ListenRequest request;
     describe(request.mutable_caller());
-    if (choices_.one_in(3)) request.mutable_caller()->set_service(0);
     if (choices_.one_in(4)) request = mutated(choices_, request);
     auto listener = std::make_unique<FuzzListener>();
     listener->process = request.caller().process_id();
@@ -278,17 +297,10 @@ class Session {
                                       [&](auto& q, auto* c, Outbox& o) { gang_.agreements().differ(q, c, now_, o); });
       }
       case 16:  // a connection breaks
-        if (choices_.one_in(2) && !calls_.empty()) {
-          auto& open = calls_[static_cast<std::size_t>(choices_.below(static_cast<int>(calls_.size())))];
-          if (open->call()->answered) return;
-          gang_.forget(open->call());
-          open->call()->answered = true;
-          open->call()->finish();
-        } else if (!listeners_.empty() && choices_.one_in(4)) {
-          auto& l = listeners_[static_cast<std::size_t>(choices_.below(static_cast<int>(listeners_.size())))];
-          gang_.listener_gone(l->process, l.get(), now_);
-          l->closed = true;
-        }
+        if (choices_.one_in(2) && !calls_.empty())
+          forget(*calls_[static_cast<std::size_t>(choices_.below(static_cast<int>(calls_.size())))]);
+        else if (!listeners_.empty() && choices_.one_in(4))
+          end(*listeners_[static_cast<std::size_t>(choices_.below(static_cast<int>(listeners_.size())))]);
         return;
       default:
         now_ += milliseconds(choices_.one_in(10) ? choices_.below(256) * 12 : choices_.below(100));
