@@ -130,7 +130,7 @@ void Client::Impl::run() {
   Milliseconds interval = std::clamp(heartbeat_timeout_ / 4, Milliseconds(1), longest_heartbeat_interval);
   Time next_beat = Clock::now() + interval, lost_at = Time::max();
   std::unique_lock lock(mutex_);
-  Time wake = Clock::now();
+  Time wake = last_answer_;  // a pause before this thread's first step counts too
   while (!closing_) {
     Time now = Clock::now();
     if (now - wake > own_pause) last_answer_ += now - wake;

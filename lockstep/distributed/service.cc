@@ -256,7 +256,10 @@ class Service::Impl final : public CoordinationService::CallbackService {
           gang.listen(ask_.listen(), this, now, out);
           return nullptr;
         case Ask::kGiveUp:
-          if (auto it = open_.find(ask_.call()); it != open_.end() && forget(*it->second)) open_.erase(it);
+          if (auto it = open_.find(ask_.call()); it != open_.end()) {
+            if (it->second->event.has_registered()) return give_up_on_it(out);
+            if (forget(*it->second)) open_.erase(it);
+          }
           return nullptr;
         case Ask::kInsert:
           return member(&Ask::insert, &Answer::mutable_insert, out,

@@ -84,7 +84,8 @@ class Session {
     Outbox out;
     gang_.stop("the end", out);
     out.run();
-    for (auto& call : calls_) check(call->done(), "a call is never answered");
+    for (auto* calls : {&calls_, &registrations_})
+      for (auto& call : *calls) check(call->done(), "a call is never answered");
     for (auto& listener : listeners_) check(listener->closed, "a listener is never closed");
   }
 
@@ -144,7 +145,7 @@ class Session {
       if (listener->registration->answer.problem().code() != Problem::OK) end(*listener);
     };
     listeners_.push_back(std::move(session));
-    calls_.push_back(std::move(call));
+    registrations_.push_back(std::move(call));
     Outbox out;
     gang_.register_task(request, listener, listener->registration, now_, out);
     out.run();
@@ -313,7 +314,7 @@ class Session {
   Choices choices_;
   Time now_{seconds(1000)};
   Coordinator gang_;
-  std::vector<std::unique_ptr<Open>> calls_;
+  std::vector<std::unique_ptr<Open>> calls_, registrations_;
   std::vector<std::unique_ptr<FuzzListener>> listeners_;
 };
 
