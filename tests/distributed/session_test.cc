@@ -85,6 +85,15 @@ class SessionTest : public testing::Test {
     request.set_timeout_ms(60000);
     return request;
   }
+  // Process 0 waits for a key that is not there.
+  std::future<RpcResult> wait_in_vain(RpcContext& context, Time deadline = Time::max()) {
+    auto held = std::async(std::launch::async, [this, &context, deadline] {
+      GetResponse response;
+      return lines_[0]->session().call(context, deadline, get(0, "never"), &response);
+    });
+    std::this_thread::sleep_for(milliseconds(100));
+    return held;
+  }
   bool can_set(int process, const std::string& key) {
     InsertRequest request;
     *request.mutable_caller() = member(process);
@@ -116,14 +125,10 @@ class SessionTest : public testing::Test {
 
 TEST_F(SessionTest, ACallIsGivenUpAtItsDeadline) {
   join();
-  GetResponse response;
   RpcContext context;
-  auto held = std::async(std::launch::async, [&] {
-    return lines_[0]->session().call(context, Clock::now() + milliseconds(1500), get(0, "never"), &response).code;
-  });
-  std::this_thread::sleep_for(milliseconds(100));
+  auto held = wait_in_vain(context, Clock::now() + milliseconds(1500));
   EXPECT_THAT(barrier_alone(), HasSubstr("'never'"));
-  EXPECT_EQ(held.get(), RpcResult::deadline);
+  EXPECT_EQ(held.get().code, RpcResult::deadline);
   EXPECT_TRUE(can_set(0, "after"));  // what was asked before it has been dealt with
   EXPECT_THAT(barrier_alone(), Not(HasSubstr("'never'")));
   EXPECT_TRUE(can_set(1, "never"));
@@ -131,36 +136,25 @@ TEST_F(SessionTest, ACallIsGivenUpAtItsDeadline) {
 
 TEST_F(SessionTest, ACallIsGivenUpWhenItIsCancelled) {
   join();
-  GetResponse response;
   RpcContext context;
-  auto held = std::async(std::launch::async, [&] {
-    return lines_[0]->session().call(context, Time::max(), get(0, "never"), &response).code;
-  });
-  std::this_thread::sleep_for(milliseconds(100));
+  auto held = wait_in_vain(context);
   context.cancel();
-  EXPECT_EQ(held.get(), RpcResult::cancelled);
+  EXPECT_EQ(held.get().code, RpcResult::cancelled);
   EXPECT_TRUE(can_set(0, "after"));
   EXPECT_THAT(barrier_alone(), Not(HasSubstr("'never'")));
-  RpcContext cancelled;
-  cancelled.cancel();
-  RpcResult result = lines_[0]->session().call(cancelled, Time::max(), get(0, "never"), &response);
-  EXPECT_EQ(result.code, RpcResult::cancelled);
-  EXPECT_FALSE(result.sent);
+  RpcResult again = wait_in_vain(context).get();
+  EXPECT_EQ(again.code, RpcResult::cancelled);
+  EXPECT_FALSE(again.sent);
 }
 
 TEST_F(SessionTest, CallsEndWithTheSession) {
   join();
-  GetResponse response;
-  RpcContext context;
-  auto held = std::async(std::launch::async, [&] {
-    return lines_[0]->session().call(context, Time::max(), get(0, "never"), &response).code;
-  });
-  std::this_thread::sleep_for(milliseconds(100));
+  RpcContext context, late;
+  auto held = wait_in_vain(context);
   lines_[0]->session().cancel();
-  EXPECT_EQ(held.get(), RpcResult::cancelled);
+  EXPECT_EQ(held.get().code, RpcResult::cancelled);
   lines_[0]->ended();
-  RpcContext late;
-  RpcResult result = lines_[0]->session().call(late, Time::max(), get(0, "never"), &response);
+  RpcResult result = wait_in_vain(late).get();
   EXPECT_EQ(result.code, RpcResult::unavailable);
   EXPECT_FALSE(result.sent);
 }
