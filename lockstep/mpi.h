@@ -55,7 +55,7 @@ struct Options {
   // The name or address by which the others reach rank 0, if it is not to be one of the addresses of its interfaces.
   // Rank 0's counts.
   std::string host;
-  std::vector<int> local_device_ids;  // the devices this process may use; empty: all
+  std::vector<int> local_device_ids;  // the GPUs this process may use, by their number on the machine; empty: all
   std::chrono::milliseconds initialization_timeout = std::chrono::seconds(300);
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(100);  // rank 0's counts
   std::chrono::milliseconds shutdown_timeout = std::chrono::seconds(300);

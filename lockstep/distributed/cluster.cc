@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "lockstep/distributed/address.h"
+#include "lockstep/distributed/identity.h"
 #include "lockstep/support/error.h"
 
 namespace lockstep::distributed {
@@ -75,8 +76,25 @@ std::optional<Detected> slurm(const Environment& environment) {
                   .local_id = number(environment, "SLURM_LOCALID")};
 }
 
-// "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911" or "...;tcp6://[fe80::b9b:ac5d]:34911": the first address. mpirun's
-// own host is taken to be that of rank 0.
+// "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911" or "...;tcp6://[fe80::b9b:ac5d,2620:10d::4]:34911": the addresses of
+// mpirun's own host, of which not all have to be in a network of the others. A link-local one says nothing elsewhere.
+std::string hosts_of_uri(const std::string& uri, long port, const Environment& environment) {
+  std::size_t begin = uri.find("://");
+  if (begin == std::string::npos) return "";
+  begin += 3;
+  bool ipv6 = uri.compare(begin, 1, "[") == 0;
+  std::size_t end = ipv6 ? uri.find(']', ++begin) : uri.find_first_of(":;", begin);
+  std::string_view rest = std::string_view(uri).substr(begin, end == std::string::npos ? end : end - begin);
+  std::string all;
+  while (!rest.empty()) {
+    std::size_t comma = std::min(rest.find(','), rest.size());
+    std::string host(rest.substr(0, comma));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    if (!host.empty() && !host.starts_with("fe80:")) all += (all.empty() ? "" : ",") + at_port(host, port, environment);
+  }
+  return all;
+}
+
 std::optional<Detected> ompi(const Environment& environment) {
   const char* uri_text = environment("OMPI_MCA_orte_hnp_uri");
   if (uri_text == nullptr) return std::nullopt;
@@ -85,16 +103,11 @@ std::optional<Detected> ompi(const Environment& environment) {
                  .reason = "Open MPI: OMPI_MCA_orte_hnp_uri",
                  .count = number(environment, "OMPI_COMM_WORLD_SIZE"),
                  .id = number(environment, "OMPI_COMM_WORLD_RANK"),
-                 .local_id = number(environment, "OMPI_COMM_WORLD_LOCAL_RANK")};
-  auto job = to_number(uri.substr(0, uri.find('.')));
-  std::size_t begin = uri.find("://");
-  if (job && begin != std::string::npos) {
-    begin += 3;
-    if (uri[begin] == '[') ++begin;
-    std::string host = uri.substr(begin, uri.find_first_of(",:]", begin) - begin);
-    if (uri.compare(begin - 1, 1, "[") == 0) host = uri.substr(begin, uri.find_first_of(",]", begin) - begin);
-    found.address = at_port(host, first_port + *job / 4096 % ports, environment);
-  }
+                 .local_id = number(environment, "OMPI_COMM_WORLD_LOCAL_RANK"),
+                 .launchers_host = true};
+  if (auto job = to_number(uri.substr(0, uri.find('.'))))
+    if (auto hosts = hosts_of_uri(uri, first_port + *job / 4096 % ports, environment); !hosts.empty())
+      found.address = hosts;
   return found;
 }
 
@@ -106,7 +119,8 @@ std::optional<Detected> pmix(const Environment& environment) {
                  .reason = fmt::format("PMIx: PMIX_NAMESPACE={}", space),
                  .count = number(environment, "OMPI_COMM_WORLD_SIZE"),
                  .id = number(environment, "PMIX_RANK"),
-                 .local_id = number(environment, "OMPI_COMM_WORLD_LOCAL_RANK")};
+                 .local_id = number(environment, "OMPI_COMM_WORLD_LOCAL_RANK"),
+                 .launchers_host = true};
   std::string name = space;
   std::size_t at = name.rfind('@'), dash = name.rfind('-', at), begin = name.find('-');
   if (name.starts_with("prte") && at != std::string::npos && dash != std::string::npos && begin < dash)
@@ -211,7 +225,7 @@ Place find_place(const InitializeOptions& options, const Environment& environmen
     if (method.empty()) method = text("LOCKSTEP_CLUSTER_DETECTION_METHOD");
     if (auto found = choose(detect_clusters(environment), method, count.has_value(), id.has_value())) {
       because(found->reason.c_str());
-      if (!address) address = found->address;
+      if (!address) address = found->address, place.launchers_host = found->launchers_host;
       if (!count) count = found->count;
       if (!id) id = found->id;
       if (place.local_device_ids.empty() && found->local_id && count.value_or(1) > 1)
@@ -247,14 +261,15 @@ Place find_place(const InitializeOptions& options, const Environment& environmen
   place.id = *id;
   place.bind_address = options.coordinator_bind_address;
   if (place.bind_address.empty()) place.bind_address = text("JAX_COORDINATOR_BIND_ADDRESS");
-  if (place.bind_address.empty() && place.id == 0 && addresses.size() == 1)
+  if (place.bind_address.empty() && place.id == 0 && addresses.size() == 1 && !place.launchers_host)
     place.bind_address = default_bind_address(addresses.front());
   return place;
 }
 
 void settle_coordinator(Place& place) {
   std::vector<Address> addresses = parse_addresses(place.address, "initialize");
-  if (addresses.size() == 1) return;  // which need not be one of this machine's own: it may be forwarded
+  // A single one need not be one of this machine's own: it may be forwarded.
+  if (addresses.size() == 1 && !place.launchers_host) return;
   std::string reasons;
   for (const Address& address : addresses) {
     std::string reason = why_foreign(address);
@@ -266,6 +281,13 @@ void settle_coordinator(Place& place) {
     reasons += fmt::format("\n  {}: {}", address.text(), reason);
   }
   if (!place.bind_address.empty()) return;  // they are forwarded ones
+  if (place.launchers_host)
+    throw_error(
+        ErrorCode::distributed, "initialize",
+        "process 0, which runs the coordinator, has to run on the host on which mpirun was started, since mpirun "
+        "tells no addresses but those of its own host; this machine has none of them:{}\nStart mpirun on this "
+        "machine ({}), or say JAX_COORDINATOR_ADDRESS={}:PORT on every process.",
+        reasons, local_identity().host, local_identity().host);
   throw_error(ErrorCode::distributed, "initialize",
               "process 0, which runs the coordinator, has to run on a machine that one of the coordinator's addresses "
               "names; this machine has none of them:{}",

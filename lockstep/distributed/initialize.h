@@ -32,7 +32,7 @@ struct InitializeOptions {
   std::string coordinator_address;
   int num_processes = -1;
   int process_id = -1;
-  std::vector<int> local_device_ids;  // the devices this process may use; empty: all
+  std::vector<int> local_device_ids;  // the GPUs this process may use, by their number on the machine; empty: all
   // Where process 0 listens; by default the port of coordinator_address on all interfaces, or on the loopback
   // interface only if coordinator_address lies there.
   std::string coordinator_bind_address;

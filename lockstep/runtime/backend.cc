@@ -43,8 +43,10 @@ struct InstallHooks {
   InstallHooks() {
     distributed::RuntimeHooks hooks;
     hooks.backend_created = is_backend_created;
+    // Which devices are this process's is a question of what a machine has; CPU devices are each process's own.
     hooks.local_device_count = [](const std::vector<int>& ids) {
-      return ids.empty() ? planned_local_device_count() : static_cast<int>(ids.size());
+      bool all = ids.empty() || platform_choices().front().platform == "cpu";
+      return all ? planned_local_device_count() : static_cast<int>(ids.size());
     };
     hooks.plugin = plugin_identity;
     hooks.outstanding = outstanding_collectives;

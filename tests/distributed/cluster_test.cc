@@ -9,6 +9,7 @@
 
 #include "lockstep/distributed/failure.h"
 #include "lockstep/distributed/health.h"
+#include "lockstep/distributed/identity.h"
 #include "lockstep/support/error.h"
 
 namespace lockstep::distributed {
@@ -153,12 +154,40 @@ TEST(ClusterTest, Slurm) {
 
 TEST(ClusterTest, OpenMpi) {
   Place p = place(ompi);
-  EXPECT_EQ(p.address, "10.96.0.1:" + std::to_string(61440 + 1531576320L / 4096 % 4096));
+  std::string port = ":" + std::to_string(61440 + 1531576320L / 4096 % 4096);
+  EXPECT_EQ(p.address, "10.96.0.1" + port + ",10.148.0.1" + port + ",10.108.0.1" + port);
   EXPECT_EQ(p.count, 8);
   EXPECT_EQ(p.id, 5);
-  auto v6 = with(ompi, {{"OMPI_MCA_orte_hnp_uri", "1314521088.0;tcp6://[fe80::b9b:ac5d:9cf0:b858,2620:10d::4]:43370"},
-                        {"JAX_COORDINATOR_PORT", "9"}});
-  EXPECT_EQ(place(v6).address, "[fe80::b9b:ac5d:9cf0:b858]:9");
+  auto address = [](const std::string& uri) {
+    return place(with(ompi, {{"OMPI_MCA_orte_hnp_uri", uri}, {"JAX_COORDINATOR_PORT", "9"}})).address;
+  };
+  EXPECT_EQ(address("1.0;tcp6://[fe80::b9b:ac5d:9cf0:b858,2620:10d::4]:43370"), "[2620:10d::4]:9");
+  EXPECT_EQ(address("1.0;tcp6://[2620::1,2620::2]:43370"), "[2620::1]:9,[2620::2]:9");
+  EXPECT_EQ(address("1.0;tcp://10.0.0.1:1;tcp6://[2620::1]:2"), "10.0.0.1:9");
+  for (const char* uri : {"1.0;tcp6://[fe80::b9b:ac5d]:43370", "1.0;tcp://:1", "1.0;tcp://", "1.0", ""})
+    EXPECT_THAT(refusal(with(ompi, {{"OMPI_MCA_orte_hnp_uri", uri}})), HasSubstr("JAX_COORDINATOR_ADDRESS")) << uri;
+}
+
+TEST(ClusterTest, MpirunTellsItsOwnHost) {
+  auto zero = [](const std::string& host, const Variables& more = {}) {
+    Place p = place(with(with(ompi, {{"OMPI_MCA_orte_hnp_uri", "1.0;tcp://" + host + ":1"},
+                                     {"OMPI_COMM_WORLD_RANK", "0"},
+                                     {"JAX_COORDINATOR_PORT", "5"}}),
+                         more));
+    settle_coordinator(p);
+    return p;
+  };
+  EXPECT_EQ(zero("192.0.2.1,127.0.0.1").address, "127.0.0.1:5");
+  EXPECT_EQ(zero("127.0.0.1").bind_address, "127.0.0.1:5");
+  EXPECT_EQ(zero("192.0.2.1", {{"JAX_COORDINATOR_BIND_ADDRESS", "[::]:6"}}).bind_address, "[::]:6")
+      << "it is forwarded";
+  EXPECT_EQ(zero("192.0.2.1", {{"JAX_COORDINATOR_ADDRESS", "192.0.2.2:6"}}).address, "192.0.2.2:6") << "told otherwise";
+  for (const char* elsewhere : {"192.0.2.1", "192.0.2.1,198.51.100.1"}) try {
+      ADD_FAILURE() << zero(elsewhere).address;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), AllOf(HasSubstr("the host on which mpirun was started"), HasSubstr("192.0.2.1:5: Cannot"),
+                                  HasSubstr("JAX_COORDINATOR_ADDRESS=" + local_identity().host)));
+    }
 }
 
 TEST(ClusterTest, PmixOfOpenMpi5) {

@@ -1,4 +1,5 @@
-"""Hosts of a test: network namespaces on one bridge, and an `ssh` that reaches them. Needs root and iproute2."""
+"""Hosts of a test: network namespaces on one bridge, each with an address, a host name and the others' names in its
+/etc/hosts, and an `ssh` that reaches them. Needs root and iproute2."""
 import os
 import shutil
 import stat
@@ -23,13 +24,15 @@ def available():
 
 
 class Hosts:
-    """hosts.addresses[i] is reached by hosts.ssh; hosts.run(i, ...) runs a command there."""
+    """hosts.addresses[i], called hosts.called[i] by all of them, is reached by hosts.ssh; hosts.run(i, ...) runs a command
+    there, hosts.enter(i) are the words before one."""
 
-    def __init__(self, count):
+    def __init__(self, count, called=None):
         self.link = None
         self.prefix = f"lockstep-{os.getpid()}"
         self.names = [f"{self.prefix}-{i}" for i in range(count)]
         self.addresses = [f"10.77.0.{i + 1}" for i in range(count)]
+        self.called = called or [f"node{i + 1}" for i in range(count)]
         self.folder = tempfile.mkdtemp(prefix="lockstep-hosts-")
         self.switch = f"{self.prefix}-switch"
         self.ip("netns", "add", self.switch)
@@ -38,26 +41,43 @@ class Hosts:
         for i, name in enumerate(self.names):
             self.ip("netns", "add", name)
             self.ip("-n", name, "link", "set", "lo", "up")
-            self.ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", f"port{i}", "netns", self.switch)
-            self.ip("-n", self.switch, "link", "set", f"port{i}", "master", "bridge", "up")
-            self.ip("-n", name, "addr", "add", f"{self.addresses[i]}/24", "dev", "eth0")
-            self.ip("-n", name, "link", "set", "eth0", "up")
+            self.plug(i)
+            self.write(i, "hosts", "127.0.0.1 localhost\n::1 localhost\n" +
+                       "".join(f"{address} {called}\n" for address, called in zip(self.addresses, self.called)))
         self.ssh = os.path.join(self.folder, "ssh")
         with open(self.ssh, "w") as file:
-            file.write("#!/bin/sh\ncase $1 in\n")
-            for name, address in zip(self.names, self.addresses):
-                file.write(f"{address}) namespace={name};;\n")
+            file.write("#!/bin/sh\n[ \"$1\" = -x ] && shift  # no X11: Open MPI says so\ncase $1 in\n")
+            for name, address, called in zip(self.names, self.addresses, self.called):
+                file.write(f"{address}|{called}) namespace={name} called={called};;\n")
             # In a session of its own, as behind a real connection.
             file.write("*) echo \"no route to $1\" >&2; exit 255;;\nesac\nshift\n"
                        f"[ -f {self.folder}/$namespace ] && . {self.folder}/$namespace\n"
-                       "exec setsid -w ip netns exec $namespace sh -c \"$*\"\n")
+                       "exec setsid -w ip netns exec $namespace unshare --uts sh -c \"hostname $called; $*\"\n")
         os.chmod(self.ssh, stat.S_IRWXU)
 
     def ip(self, *words):
         subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
 
+    def plug(self, host):
+        name, port = self.names[host], f"port{host}"
+        self.ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", port, "netns", self.switch)
+        self.ip("-n", self.switch, "link", "set", port, "master", "bridge", "up")
+        self.ip("-n", name, "addr", "add", f"{self.addresses[host]}/24", "dev", "eth0")
+        self.ip("-n", name, "link", "set", "eth0", "up")
+
+    def write(self, host, name, text):
+        """/etc/NAME as processes that are started there from now on see it; it has to exist on this machine."""
+        folder = f"/etc/netns/{self.names[host]}"  # what `ip netns exec` puts in the place of /etc's files
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(text)
+
+    def enter(self, host):
+        return ["ip", "netns", "exec", self.names[host], "unshare", "--uts", "sh", "-c",
+                f"hostname {self.called[host]} && exec \"$@\"", "sh"]
+
     def run(self, host, *words):
-        subprocess.run(["ip", "netns", "exec", self.names[host], *words], check=True, capture_output=True, text=True)
+        subprocess.run([*self.enter(host), *words], check=True, capture_output=True, text=True)
 
     def cut(self, host):
         """Pulls the plug of a host: nothing tells the others, packets are lost."""
@@ -100,4 +120,9 @@ class Hosts:
             self.carried_and_lost()
         for name in [*self.names, self.switch]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+            shutil.rmtree(f"/etc/netns/{name}", ignore_errors=True)
+        try:
+            os.rmdir("/etc/netns")  # unless another test's are still there
+        except OSError:
+            pass
         shutil.rmtree(self.folder, ignore_errors=True)
