@@ -1,5 +1,5 @@
 """mpirun over several hosts, which are network namespaces: by examples/cluster/mpirun.sh, and of an MPI program.
-usage: mpi_hosts_test.py MPIRUN FILE TRAIN_GPT MPI_PI RANK"""
+usage: mpi_hosts_test.py MPIRUN FILE LEAVES_EARLY MPI_PI RANK"""
 import os
 import re
 import subprocess
@@ -10,10 +10,8 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools"))
 import hosts
 
-MPIRUN, FILE, TRAIN, PI, RANK = sys.argv[1:6]
+MPIRUN, FILE, PROGRAM, PI, RANK = sys.argv[1:6]
 TWO_ON_EACH = ["-n", "4", "-H", "node1:2,node2:2"]
-SMALL = ["--layers", "1", "--width", "32", "--heads", "2", "--context", "16", "--batch", "8", "--sample", "0", "--log-every", "1",
-         "--steps", "5"]
 
 
 @unittest.skipUnless(hosts.available(), "no root, or no network namespaces")
@@ -41,21 +39,12 @@ class MpiHosts(unittest.TestCase):
 
     def test_training(self):
         """Settings hold on both hosts, and data goes between them."""
-        with tempfile.NamedTemporaryFile("w") as text:
-            text.write("".join(f"line {i}: the quick brown fox jumps over the lazy dog\n" for i in range(400)))
-            text.flush()
-            program = [TRAIN, "--text", text.name, *SMALL]
-            out, err = self.check(self.mpirun(0, *TWO_ON_EACH, *program, program=FILE, JAX_NUM_CPU_DEVICES="2",
-                                              LOCKSTEP_TRANSPORT="grpc",
-                                              XLA_FLAGS="--xla_cpu_max_isa=AVX2"))
-            alone = subprocess.run(program, capture_output=True, text=True, timeout=60, check=True,
-                                   env={**os.environ, "JAX_NUM_CPU_DEVICES": "8"}).stdout
-        self.assertIn("8 devices of 4 processes", out)
-        losses = [[float(x) for x in re.findall(r"loss:? ([0-9.]+)", said)] for said in (alone, out)]
-        self.assertEqual(len(losses[0]), 6, alone)
-        for a, b in zip(*losses, strict=True):
-            self.assertAlmostEqual(a, b, delta=1.5e-4)
-        self.assertEqual(err.count("coordinator 10.77.0.1:"), 4, err)
+        out, err = self.check(self.mpirun(0, *TWO_ON_EACH, PROGRAM, program=FILE, JAX_NUM_CPU_DEVICES="2", LOCKSTEP_TRANSPORT="grpc",
+                                          XLA_FLAGS="--xla_cpu_max_isa=AVX2"))
+        alone = subprocess.run([PROGRAM], capture_output=True, text=True, timeout=60, check=True).stdout
+        losses = [float(re.search(r"loss ([0-9.]+)", said)[1]) for said in (alone, out)]
+        self.assertAlmostEqual(*losses, delta=1e-5)
+        self.assertEqual(len(re.findall(r"coordinator 10\.77\.0\.1:.*, 2 local devices", err)), 4, err)
         self.assertNotIn("without a token", err)
 
     def test_an_address_that_the_others_do_not_reach(self):
@@ -79,9 +68,9 @@ class MpiHosts(unittest.TestCase):
         self.assertEqual(out.count("passed"), 4)
 
     def test_an_mpi_program(self):
-        for host in (0, 2):
-            out, _ = self.check(self.mpirun(host, *TWO_ON_EACH, PI))
-            self.assertRegex(out, r"pi is about 3\.14159, by 4 processes with 4 devices; all agree")
+        """Which may be started anywhere: rank 0 tells its own addresses."""
+        out, _ = self.check(self.mpirun(2, *TWO_ON_EACH, PI))
+        self.assertRegex(out, r"pi is about 3\.14159, by 4 processes with 4 devices; all agree")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A Kubernetes manifest of an Indexed Job, a headless service and a secret, and what becomes of it: what the Job
 controller, the kubelets and the cluster's DNS make of them is done here with processes in namespaces. Each pod has PIDs,
-an address, a host name, /etc/hosts, /etc/resolv.conf and an environment of its own; it sees this machine's files. What a
-manifest says that is not done here is refused."""
+an address, a host name, /etc/hosts, /etc/resolv.conf and an environment of its own; it sees this machine's files. When a pod
+has failed the others are left alone: the Job controller takes a second or two to delete them, which a test should not race
+with. What a manifest says that is not done here is refused."""
 import os
 import signal
 import subprocess
