@@ -139,7 +139,7 @@ void Backend::make_client() {
       throw_error(ErrorCode::plugin, "backend", "JAX_PLATFORMS={}, but the platform '{}' cannot be used:{}", names,
                   choice.platform, reasons);
     // Processes that fall back each by itself might end on different platforms.
-    if (process_count_ > 1)
+    if (process_count_ > 1 && !is_cpu_)
       throw_error(ErrorCode::plugin, "backend",
                   "the platform '{}' cannot be used, and none is passed over in a gang; set JAX_PLATFORMS=cpu on every "
                   "process to do without it:{}",

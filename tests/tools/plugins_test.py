@@ -114,6 +114,9 @@ class Plugins(unittest.TestCase):
         done = run(LOCKSTEP, "run", "-n", "2", "--linger", "0", "--", DEVICES, **stubs("errors"))
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr, r"the platform 'errors' cannot be used, and none is passed over in a gang")
+        done = run(LOCKSTEP, "run", "-n", "2", "--linger", "0", "--", DEVICES, LOCKSTEP_CPU_PLUGIN="/nowhere")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"no plugin can be used:\n.*/nowhere")  # and nothing to do without
 
 
 if __name__ == "__main__":
