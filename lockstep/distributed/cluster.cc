@@ -225,7 +225,10 @@ Place find_place(const InitializeOptions& options, const Environment& environmen
     if (method.empty()) method = text("LOCKSTEP_CLUSTER_DETECTION_METHOD");
     if (auto found = choose(detect_clusters(environment), method, count.has_value(), id.has_value())) {
       because(found->reason.c_str());
-      if (!address) address = found->address, place.launchers_host = found->launchers_host;
+      if (!address) {
+        address = found->address;
+        place.launchers_host = found->launchers_host;
+      }
       if (!count) count = found->count;
       if (!id) id = found->id;
       if (place.local_device_ids.empty() && found->local_id && count.value_or(1) > 1)
