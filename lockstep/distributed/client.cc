@@ -107,11 +107,12 @@ const std::vector<Identity>& Client::Impl::members() {
   std::call_once(roster_read_, [this] {
     coordination::Roster roster;
     roster.ParseFromString(roster_);
-    for (auto& member : roster.members()) {
-      members_.push_back(from_proto(member));
-      members_.back().build = options_.identity.build;
-      members_.back().plugin = options_.identity.plugin;
-      members_.back().settings = options_.identity.settings;
+    for (int p = 0; p < roster.host_size(); ++p) {
+      Identity& member = members_.emplace_back(options_.identity);  // the rest is equal on all
+      member.host = roster.hosts(roster.host(p));
+      member.machine = roster.machines(roster.machine(p));
+      member.pid = roster.pid(p);
+      member.local_devices = roster.local_devices(p);
     }
   });
   return members_;

@@ -18,13 +18,13 @@ void Client::Impl::open_session(const coordination::Ask& first) {
   welcome_ = session_over_ = false;
   session_ = std::make_shared<Session>(
       *rpc_, first,
-      [this](const coordination::Event& event) {
+      [this](coordination::Event& event) {
         std::lock_guard lock(mutex_);
         if (event.has_welcome() || event.has_registered()) welcome_ = true;
         if (event.has_registered())
-          registered_ = event.registered();
+          registered_ = std::move(*event.mutable_registered());
         else
-          events_.push_back(event);
+          events_.push_back(std::move(event));
         changed_.notify_all();
       },
       [this](RpcResult result) {

@@ -201,12 +201,18 @@ void Coordinator::settle_registration(Time now, Outbox& out) {
   } else if (all) {
     complete_ = true;
     coordination::Roster roster;
+    std::map<std::string_view, int> hosts, machines;
+    auto place_of = [](const std::string& text, auto& places, auto* list) {
+      auto [it, added] = places.try_emplace(text, list->size());
+      if (added) *list->Add() = text;
+      return it->second;
+    };
     for (int p = 0; p < members_.count(); ++p) {
-      auto* member = roster.add_members();
-      *member = members_[p].identity;
-      member->clear_build();
-      member->clear_plugin();
-      member->clear_settings();
+      const coordination::Identity& identity = members_[p].identity;
+      roster.add_host(place_of(identity.host(), hosts, roster.mutable_hosts()));
+      roster.add_machine(place_of(identity.machine(), machines, roster.mutable_machines()));
+      roster.add_pid(identity.pid());
+      roster.add_local_devices(identity.local_devices());
     }
     roster.SerializeToString(&roster_);
     for (int p = 0; p < members_.count(); ++p) members_[p].state = Task::CONNECTED;

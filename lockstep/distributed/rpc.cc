@@ -101,6 +101,7 @@ Rpc::Rpc(const std::string& target, std::string token, const std::optional<Tls>&
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);  // the client knows better what may be made again
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetMaxReceiveMessageSize(-1);
@@ -149,8 +150,7 @@ LOCKSTEP_METHOD(WatchTasks)
 // another thread is about to start; the first is dropped when there is nothing more to read.
 class Session::Impl final : public grpc::ClientBidiReactor<Ask, Event> {
  public:
-  Impl(Rpc::Impl& rpc, const Ask& first, std::function<void(const Event&)> on_event,
-       std::function<void(RpcResult)> ended)
+  Impl(Rpc::Impl& rpc, const Ask& first, std::function<void(Event&)> on_event, std::function<void(RpcResult)> ended)
       : on_event_(std::move(on_event)), ended_(std::move(ended)), asks_{first} {
     rpc.prepare(context_, Time::max());
     context_.set_initial_metadata_corked(true);  // it leaves with the first word
@@ -279,7 +279,7 @@ class Session::Impl final : public grpc::ClientBidiReactor<Ask, Event> {
     lock.lock();
   }
 
-  std::function<void(const Event&)> on_event_;
+  std::function<void(Event&)> on_event_;
   std::function<void(RpcResult)> ended_;
   grpc::ClientContext context_;
   Event event_;
@@ -290,8 +290,7 @@ class Session::Impl final : public grpc::ClientBidiReactor<Ask, Event> {
   std::map<std::int64_t, Open*> open_;
 };
 
-Session::Session(Rpc& rpc, const Ask& first, std::function<void(const Event&)> on_event,
-                 std::function<void(RpcResult)> ended)
+Session::Session(Rpc& rpc, const Ask& first, std::function<void(Event&)> on_event, std::function<void(RpcResult)> ended)
     : impl_(std::make_unique<Impl>(*rpc.impl_, first, std::move(on_event), std::move(ended))) {
   impl_->start();
 }

@@ -75,7 +75,7 @@ class Rpc {
 class Session {
  public:
   // `first`: a registration or a ListenRequest.
-  Session(Rpc& rpc, const coordination::Ask& first, std::function<void(const coordination::Event&)> on_event,
+  Session(Rpc& rpc, const coordination::Ask& first, std::function<void(coordination::Event&)> on_event,
           std::function<void(RpcResult)> ended);
   ~Session();
   Session(const Session&) = delete;

@@ -13,8 +13,8 @@ TEST_F(CoordinatorTest, RegistrationIsABarrier) {
   EXPECT_EQ(a->answer.service(), 77u);
   Roster roster;
   ASSERT_TRUE(roster.ParseFromString(b->answer.roster()));
-  ASSERT_EQ(roster.members_size(), 3);
-  EXPECT_EQ(roster.members(2).host(), "host2");
+  EXPECT_EQ(roster.hosts(roster.host(2)), "host2");
+  EXPECT_THAT(roster.pid(), ElementsAre(100, 101, 102));
   EXPECT_TRUE(join(1)->done) << "the same incarnation again";
 }
 
