@@ -24,5 +24,7 @@ export LOCKSTEP_TOKEN
 # The threads of each process.
 export PJRT_NPROC=${SLURM_CPUS_PER_TASK:-1}
 
-# --kill-on-bad-exit ends the step when a process has failed; --wait gives the others time to say what they know of it.
-exec srun --kill-on-bad-exit=1 --wait=10 "$@"
+# When a process has failed, the others find out within a second or the heartbeat time, say who it was, and end by
+# themselves: srun must not end them before they have (--kill-on-bad-exit). --wait is for what hangs all the same; a program
+# that works on alone for longer after shutdown() needs more.
+exec srun --kill-on-bad-exit=0 --wait=60 "$@"

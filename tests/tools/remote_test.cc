@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "lockstep/distributed/address.h"
+#include "lockstep/distributed/failure.h"
 #include "lockstep/support/error.h"
 #include "tests/distributed/subprocess.h"
 #include "tools/remote.h"
@@ -23,6 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -204,16 +206,41 @@ class ClusterFilesTest : public RemoteTest {
   }
 };
 
+// Starts two processes, the second with the words in SECOND if there are any. As srun does, it ends the others by
+// SIGTERM at the first failure if --kill-on-bad-exit=1 says so, and exits with the highest status.
+constexpr const char* fake_srun = R"(
+while true; do
+  case $1 in --kill-on-bad-exit=1) kill=yes ;; --*) ;; *) break ;; esac
+  shift
+done
+export SLURM_JOB_ID=42 SLURM_STEP_NODELIST=localhost SLURM_NTASKS=2
+SLURM_PROCID=0 SLURM_LOCALID=0 "$@" & first=$!
+if [ -n "$SECOND" ]; then set -- "$1" $SECOND; fi
+SLURM_PROCID=1 SLURM_LOCALID=1 "$@" & second=$!
+wait $second; status=$?
+[ $status = 0 ] || [ -z "$kill" ] || kill $first
+wait $first; other=$?
+exit $((status > other ? status : other))
+)";
+
 TEST_F(ClusterFilesTest, Slurm) {
-  launcher("srun",
-           "while [ \"${1#--}\" != \"$1\" ]; do shift; done\n"
-           "export SLURM_JOB_ID=42 SLURM_STEP_NODELIST=localhost SLURM_NTASKS=2\n"
-           "SLURM_PROCID=1 SLURM_LOCALID=1 \"$@\" & SLURM_PROCID=0 SLURM_LOCALID=0 \"$@\" && wait $!\n");
+  launcher("srun", fake_srun);
   auto p = run_file("slurm.sh", {DISTRIBUTED_RANK, "barrier"});
   EXPECT_EQ(p.wait(), 0) << p.err();
   EXPECT_THAT(p.out(), AllOf(HasSubstr("joined 0 of 2"), HasSubstr("joined 1 of 2"), HasSubstr("passed")));
   EXPECT_THAT(p.err(), AllOf(HasSubstr("(Slurm: SLURM_JOB_ID=42)"), Not(HasSubstr("without a token"))));
   EXPECT_EQ(run_file("slurm.sh", {}).wait(), 2);
+}
+
+TEST_F(ClusterFilesTest, WhenAProcessFailsUnderSlurmTheOthersSayWho) {
+  launcher("srun", "SECOND=_exit0\n" + std::string(fake_srun));
+  auto p = run_file("slurm.sh", {DISTRIBUTED_RANK, "sleep"});
+  EXPECT_EQ(p.wait(), distributed::exit_peer_crashed) << p.err();
+  EXPECT_THAT(p.err(), ContainsRegex("process 1 .* died"));
+  launcher("srun", "SECOND=segfault\n" + std::string(fake_srun));
+  auto q = run_file("slurm.sh", {DISTRIBUTED_RANK, "sleep"});
+  EXPECT_EQ(q.wait(), 128 + SIGSEGV) << q.err();
+  EXPECT_THAT(q.err(), ContainsRegex("process 1 .* died"));
 }
 
 TEST_F(ClusterFilesTest, Mpirun) {
