@@ -63,6 +63,14 @@ Endpoint endpoint_of(const addrinfo& info) {
   return {fmt::format("[{}]:{}", text, ntohs(in->sin6_port)), true, IN6_IS_ADDR_LOOPBACK(&in->sin6_addr) != 0};
 }
 
+std::vector<Endpoint> endpoints(const Address& address, int flags, std::string& error) {
+  std::vector<Endpoint> result;
+  Addresses list = lookup(address, flags, error);
+  for (addrinfo* a = list.get(); a != nullptr; a = a->ai_next)
+    if (a->ai_family == AF_INET || a->ai_family == AF_INET6) result.push_back(endpoint_of(*a));
+  return result;
+}
+
 // 0 or errno.
 int try_bind(int family, const sockaddr* where, socklen_t length) {
   Socket socket(family);
@@ -113,19 +121,12 @@ std::vector<Address> parse_addresses(const std::string& text, const std::string&
   return result;
 }
 
-std::vector<Endpoint> resolve(const Address& address, std::string& error) {
-  std::vector<Endpoint> result;
-  Addresses list = lookup(address, 0, error);
-  for (addrinfo* a = list.get(); a != nullptr; a = a->ai_next)
-    if (a->ai_family == AF_INET || a->ai_family == AF_INET6) result.push_back(endpoint_of(*a));
-  return result;
-}
+std::vector<Endpoint> resolve(const Address& address, std::string& error) { return endpoints(address, 0, error); }
 
 std::optional<Endpoint> numeric_endpoint(const Address& address) {
   std::string error;
-  Addresses list = lookup(address, AI_NUMERICHOST, error);
-  if (!list || (list->ai_family != AF_INET && list->ai_family != AF_INET6)) return std::nullopt;
-  return endpoint_of(*list);
+  auto found = endpoints(address, AI_NUMERICHOST, error);
+  return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
 std::string probe(const Endpoint& endpoint, std::chrono::milliseconds timeout) {

@@ -1,5 +1,5 @@
 // The inside of Client; not for users. client.cc has the calls, client_connect.cc the way into the gang,
-// client_watch.cc the session, the thread that sends heartbeats and finds out that the coordinator is lost.
+// client_watch.cc the session, and the thread that sends heartbeats and finds out that the coordinator is lost.
 #pragma once
 
 #include <condition_variable>

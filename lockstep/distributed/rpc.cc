@@ -169,20 +169,17 @@ class Session::Impl final : public grpc::ClientBidiReactor<Ask, Event> {
   // `fill` puts the request into an Ask, `read` takes the response out of an Answer.
   RpcResult call(RpcContext::Impl& context, Time deadline, const std::function<void(Ask&)>& fill,
                  const std::function<void(Answer&)>& read) {
+    Ask ask;
+    fill(ask);
     Open open{.read = read};
-    std::unique_lock lock(mutex_);
-    if (over_) return {.code = RpcResult::unavailable, .message = "the connection is closed", .sent = false};
-    std::int64_t id = ++last_call_;
-    lock.unlock();
     {
       std::lock_guard context_lock(context.mutex);
       if (context.cancelled) return {.code = RpcResult::cancelled, .sent = false};
       context.stop = [this, &open] { end(open, {.code = RpcResult::cancelled}); };
     }
-    Ask ask;
+    std::unique_lock lock(mutex_);
+    const std::int64_t id = ++last_call_;
     ask.set_call(id);
-    fill(ask);
-    lock.lock();
     if (over_) end_locked(open, {.code = RpcResult::unavailable, .message = "the connection is closed", .sent = false});
     if (!open.result) {
       open_.emplace(id, &open);

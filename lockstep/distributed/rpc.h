@@ -1,7 +1,8 @@
 // gRPC as the client needs it, behind a wall: no gRPC header here. Internal.
 //
-// rpc.cc and service.cc are the only files that touch gRPC. They hold no logic, and are compiled without
-// ThreadSanitizer, which can't see how gRPC's own threads synchronise; everything around them is checked.
+// rpc.cc and service.cc are the only files that touch gRPC. They are compiled without ThreadSanitizer, which can't see
+// how gRPC's own threads synchronise, so they hold no more than which call is which and what is written next;
+// everything around them is checked.
 #pragma once
 
 #include <chrono>

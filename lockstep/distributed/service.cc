@@ -110,22 +110,20 @@ class Service::Impl final : public CoordinationService::CallbackService {
 
   grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context, const HeartbeatRequest* request,
                                       HeartbeatResponse* response) override {
-    return hold<HeartbeatResponse>(context, response, -1, [&](auto* call, Time now, Outbox& out) {
+    return hold(context, response, [&](auto* call, Time now, Outbox& out) {
       coordinator_.heartbeat(*request, response, now);
       out.finish(call);
     });
   }
   grpc::ServerUnaryReactor* ReportError(grpc::CallbackServerContext* context, const ReportErrorRequest* request,
                                         ReportErrorResponse* response) override {
-    return hold<ReportErrorResponse>(context, response, -1, [&](auto* call, Time now, Outbox& out) {
-      coordinator_.report_error(*request, call, now, out);
-    });
+    return hold(context, response,
+                [&](auto* call, Time now, Outbox& out) { coordinator_.report_error(*request, call, now, out); });
   }
   grpc::ServerUnaryReactor* WatchTasks(grpc::CallbackServerContext* context, const WatchTasksRequest* request,
                                        WatchTasksResponse* response) override {
-    return hold<WatchTasksResponse>(context, response, -1, [&](auto* call, Time now, Outbox& out) {
-      coordinator_.watch_tasks(*request, call, now, out);
-    });
+    return hold(context, response,
+                [&](auto* call, Time now, Outbox& out) { coordinator_.watch_tasks(*request, call, now, out); });
   }
   grpc::ServerBidiReactor<Ask, Event>* Session(grpc::CallbackServerContext* context) override {
     take();
@@ -194,17 +192,12 @@ class Service::Impl final : public CoordinationService::CallbackService {
       take();
       // A session that says nothing more has said who it is, or never will.
       if (!ok) return pump([this] { closing_ = closing_ || !begun_; });
-      Outbox out;
-      bool sooner = false;
-      {
-        std::lock_guard lock(service_.mutex_);
-        if (closing_ || finished_) return;
-        Call* held = handle(Clock::now(), out);
-        sooner = held != nullptr && !held->answered && service_.coordinator_.next_deadline() < service_.next_tick_;
-      }
-      out.run();
-      if (sooner) service_.wake_.notify_one();
-      read();
+      bool over = false;
+      service_.step([&](Time now, Outbox& out) {
+        over = closing_ || finished_;
+        return over ? nullptr : handle(now, out);
+      });
+      if (!over) read();
     }
     void OnWriteDone(bool ok) override {
       take();
@@ -379,10 +372,12 @@ class Service::Impl final : public CoordinationService::CallbackService {
     void pump(Change&& change) {
       std::unique_lock lock(service_.mutex_);
       change();
-      bool in_outbox = pumps_ > 0 || std::any_of(open_.begin(), open_.end(),
-                                                 [](auto& entry) { return entry.second->call().answered; });
+      auto in_outbox = [this] {
+        return pumps_ > 0 ||
+               std::any_of(open_.begin(), open_.end(), [](auto& entry) { return entry.second->call().answered; });
+      };
       if (done_) {
-        if (in_outbox) return;
+        if (in_outbox()) return;
         lock.unlock();
         return service_.closed(this);
       }
@@ -394,7 +389,7 @@ class Service::Impl final : public CoordinationService::CallbackService {
         lock.unlock();
         give();
         StartWrite(&current_);
-      } else if (closing_ && !in_outbox) {
+      } else if (closing_ && !in_outbox()) {
         forget_open();
         finished_ = true;
         lock.unlock();
@@ -445,10 +440,23 @@ class Service::Impl final : public CoordinationService::CallbackService {
     return right ? nullptr : "the token is not the coordinator's: LOCKSTEP_TOKEN has to be the same on every process";
   }
 
+  // Something is asked of the coordinator. `ask` returns the call that it may have left open, or null.
+  template <class AskIt>
+  void step(AskIt&& ask) {
+    Outbox out;
+    bool sooner = false;
+    {
+      std::lock_guard lock(mutex_);
+      Call* held = ask(Clock::now(), out);
+      sooner = held != nullptr && !held->answered && coordinator_.next_deadline() < next_tick_;
+    }
+    out.run();
+    if (sooner) wake_.notify_one();
+  }
+
   // Gives the call to `handle`, which either puts it in the outbox or lets the coordinator keep it.
   template <class Response, class Handle>
-  grpc::ServerUnaryReactor* hold(grpc::CallbackServerContext* context, Response* response, int process,
-                                 Handle&& handle) {
+  grpc::ServerUnaryReactor* hold(grpc::CallbackServerContext* context, Response* response, Handle&& handle) {
     take();
     opened();
     auto* call = new Held<Response>(*this);
@@ -457,17 +465,11 @@ class Service::Impl final : public CoordinationService::CallbackService {
       call->Finish({grpc::StatusCode::PERMISSION_DENIED, why});
       return call;
     }
-    Outbox out;
-    bool sooner = false;
-    {
-      std::lock_guard lock(mutex_);
+    step([&](Time now, Outbox& out) {
       call->response = response;
-      call->process = process;
-      handle(static_cast<CallFor<Response>*>(call), Clock::now(), out);
-      sooner = !call->answered && coordinator_.next_deadline() < next_tick_;
-    }
-    out.run();
-    if (sooner) wake_.notify_one();
+      handle(static_cast<CallFor<Response>*>(call), now, out);
+      return call;
+    });
     return call;
   }
 

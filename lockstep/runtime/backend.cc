@@ -38,6 +38,8 @@ std::unique_ptr<pjrt::Client> try_platform(const PlatformChoice& choice, std::st
   return nullptr;
 }
 
+bool cpu_comes_first() { return platform_choices().front().platform == "cpu"; }
+
 // What initialize() has to know of what lies above it.
 struct InstallHooks {
   InstallHooks() {
@@ -45,7 +47,7 @@ struct InstallHooks {
     hooks.backend_created = is_backend_created;
     // Which devices are this process's is a question of what a machine has; CPU devices are each process's own.
     hooks.local_device_count = [](const std::vector<int>& ids) {
-      bool all = ids.empty() || platform_choices().front().platform == "cpu";
+      bool all = ids.empty() || cpu_comes_first();
       return all ? planned_local_device_count() : static_cast<int>(ids.size());
     };
     hooks.plugin = plugin_identity;
@@ -60,7 +62,7 @@ struct InstallHooks {
       if (const char* route = std::getenv("LOCKSTEP_PARTITION_ROUTE")) out["LOCKSTEP_PARTITION_ROUTE"] = route;
       const char* mixed = std::getenv("LOCKSTEP_MIXED_CPUS");
       bool may_differ = mixed != nullptr && std::string_view(mixed) == "1";
-      if (platform_choices().front().platform == "cpu")
+      if (cpu_comes_first())
         out["CPU features (LOCKSTEP_MIXED_CPUS=1 lets them differ)"] = may_differ ? "any" : local_cpu_features();
       out.merge(transport_settings());
       return out;
@@ -77,7 +79,7 @@ int planned_local_device_count() {
     std::lock_guard lock(creation);
     if (before != nullptr) return static_cast<int>(before->local_devices().size());
   }
-  return platform_choices().front().platform == "cpu" ? cpu_device_count() : 0;
+  return cpu_comes_first() ? cpu_device_count() : 0;
 }
 
 Backend::Backend(const Backend* before) {
